@@ -150,7 +150,7 @@ test("an automation is made, run and removed", async () => {
   await visit(page, "#/automations");
   await page.getByRole("button", { name: "New", exact: true }).click();
   await page.getByLabel("Title").fill("Tidy up");
-  await page.getByLabel("Message").fill("say tidy");
+  await page.getByLabel("Message", { exact: true }).fill("say tidy");
   await page.getByRole("button", { name: "Create" }).click();
   const card = page.locator(".card", { hasText: "Tidy up" });
   await card.getByRole("button", { name: "Run now" }).click();
