@@ -257,7 +257,7 @@ impl Projector {
     pub(crate) fn asked(&mut self, request_id: &str, request: &PermissionRequest) -> (Vec<Update>, ToolCall) {
         let id = request.tool_call_id().unwrap_or(request_id);
         // A hook may have changed what the call said: people are asked about the request.
-        let call = Call::of_request(request);
+        let call = Call::of_request(request, &self.cwd);
         self.begin(id, call.clone());
         let mut shown = call.shown(id, PENDING, &self.cwd);
         let details = details(request);

@@ -43,11 +43,22 @@ impl Call {
     }
 
     /// The call that a permission is asked for, as far as the request tells.
-    pub(crate) fn of_request(request: &PermissionRequest) -> Self {
+    pub(crate) fn of_request(request: &PermissionRequest, cwd: &Path) -> Self {
+        let short = |path: &str| {
+            let below = Path::new(path)
+                .strip_prefix(cwd)
+                .ok()
+                .filter(|below| *below != Path::new(""));
+            below.map_or_else(|| path.to_owned(), |below| below.display().to_string())
+        };
         let (name, arguments) = match request {
             PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
-            PermissionRequest::Write(write) => ("edit", json!({ "path": write.file_name, "diff": write.diff })),
-            PermissionRequest::Read(read) => ("view", json!({ "path": read.path })),
+            PermissionRequest::Write(write) => {
+                let is_new = write.diff.lines().any(|line| line == "--- /dev/null");
+                let name = if is_new { "create" } else { "edit" };
+                (name, json!({ "path": short(&write.file_name), "diff": write.diff }))
+            }
+            PermissionRequest::Read(read) => ("view", json!({ "path": short(&read.path) })),
             PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
             PermissionRequest::Memory(memory) => ("memory", json!({ "fact": memory.fact })),
             PermissionRequest::Mcp(mcp) => {
@@ -138,14 +149,12 @@ impl Call {
         };
         let own = |name: &str| self.text(name).map(str::to_owned);
         let made = match self.name.as_str() {
-            "create" => own("file_text").map(|text| (None, text)),
-            "edit" => {
-                let replaced = own("old_str").zip(own("new_str"));
-                let replaced = replaced.or_else(|| self.text("diff").map(sides));
-                replaced.map(|(old, new)| (Some(old).filter(|old| !old.is_empty()), new))
-            }
-            _ => None,
+            "create" => own("file_text").map(|text| (String::new(), text)),
+            "edit" => own("old_str").zip(own("new_str")),
+            _ => return Vec::new(),
         };
+        let made = made.or_else(|| self.text("diff").map(sides));
+        let made = made.map(|(old, new)| (Some(old).filter(|old| !old.is_empty()), new));
         let difference = made.map(|(old_text, new_text)| ToolContent::Diff {
             path,
             old_text,
