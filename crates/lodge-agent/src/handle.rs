@@ -544,7 +544,12 @@ impl Agent {
 
     /// What the log says, in short.
     pub fn facts(&self) -> Facts {
-        self.shared.recorder.facts(Clone::clone)
+        self.look(Clone::clone)
+    }
+
+    /// Looks at what the log says, in short. Nothing is recorded meanwhile.
+    pub fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        self.shared.recorder.facts(look)
     }
 
     /// How far the conversation got, as its log says it.

@@ -52,11 +52,12 @@ pub(crate) fn forget(log: &dyn SessionLog) {
 }
 
 /// Whether an event is no loss when what was taken back is put back: commands and their answers, and what tells of people
-/// coming and going.
+/// coming and going, and their canvases: those are put back with the rest.
 pub fn may_go(event: &Event) -> bool {
     match event.payload() {
         Payload::UserMessage(message) => message.source.as_deref() == Some(COMMAND_SOURCE),
         Payload::SessionInfo(_) | Payload::SessionResume(_) | Payload::SessionShutdown(_) => true,
+        Payload::SessionCanvasRecorded(_) | Payload::SessionCanvasRemoved(_) => true,
         _ => false,
     }
 }

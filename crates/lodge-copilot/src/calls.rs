@@ -1,6 +1,12 @@
 //! What the agent asks of an SDK client, as requests to it.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::{
+    future::ready,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::future::BoxFuture;
 use lodge_events::AutoModeSwitchResponse;
@@ -26,6 +32,8 @@ pub(crate) struct SdkCalls {
     pub(crate) trace: Arc<OnceLock<Weak<Trace>>>,
     /// What the client has of the session, once it is open.
     pub(crate) attached: Arc<OnceLock<Weak<Attached>>>,
+    /// Whether the client shows canvases, so that the tools for them are the host's.
+    pub(crate) shows_canvases: Arc<AtomicBool>,
 }
 
 impl ClientCalls for SdkCalls {
@@ -34,10 +42,14 @@ impl ClientCalls for SdkCalls {
     }
 
     fn run_tool(&self, tool: &str, arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
-        let attached = self.attached.get()?.upgrade()?;
-        if !attached.shows_canvases() || !canvas_tools::is_one(tool) {
+        if !self.shows_canvases.load(Ordering::Relaxed) || !canvas_tools::is_one(tool) {
             return None;
         }
+        let Some(attached) = self.attached.get().and_then(Weak::upgrade) else {
+            // No client knows the tool, so none is asked to run it.
+            let gone = canvas_tools::failed("The app that shows canvases is not there".into());
+            return Some(Box::pin(ready(gone)));
+        };
         let (tool, arguments) = (tool.to_owned(), arguments.clone());
         Some(Box::pin(
             async move { canvas_tools::run(&attached, &tool, arguments).await },
@@ -167,4 +179,24 @@ struct ExitPlanReply {
     auto_approve_edits: Option<bool>,
     #[serde(default)]
     feedback: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tool_for_canvases_fails_without_the_client_and_other_tools_are_the_clients() {
+        let calls = |shows| SdkCalls {
+            peer: Peer::new(1024),
+            session_id: "s".into(),
+            trace: Arc::default(),
+            attached: Arc::default(),
+            shows_canvases: Arc::new(AtomicBool::new(shows)),
+        };
+        let run = calls(true).run_tool("open_canvas", &json!({"canvasId": "counter"}));
+        assert_eq!(run.expect("an answer").await.result_type, "failure");
+        assert!(calls(true).run_tool("deploy", &json!({})).is_none());
+        assert!(calls(false).run_tool("open_canvas", &json!({})).is_none());
+    }
 }

@@ -1,54 +1,34 @@
 //! Canvases: panels that a client of a session provides, and that another one may show. Which of them are open is in the
 //! log. What a provider says of an open one for now, such as its address, is known as long as the provider is there.
 
-use std::{collections::HashMap, sync::Arc};
+mod provided;
 
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
 use lodge_events::{
-    CanvasActionInfo, CanvasInfo, SessionCanvasClosed, SessionCanvasOpened, SessionCanvasRecorded,
-    SessionCanvasRegistryChanged, SessionCanvasRemoved, SessionCanvasUnavailable,
+    CanvasInfo, SessionCanvasClosed, SessionCanvasOpened, SessionCanvasRecorded, SessionCanvasRegistryChanged,
+    SessionCanvasRemoved, SessionCanvasUnavailable,
 };
-use lodge_host::Session;
+use lodge_host::{Session, SessionState};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
+pub(crate) use self::provided::{CanvasConfig, CanvasProviderConfig, ExtensionInfo, Provided};
 use crate::{
     board::Board,
-    config::SessionConfig,
     peer::{CallError, Peer},
     rpc::RpcError,
 };
 
-/// A canvas as a client declares it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct CanvasConfig {
-    id: String,
-    display_name: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    icon: Option<String>,
-    #[serde(default)]
-    input_schema: Option<Value>,
-    #[serde(default)]
-    actions: Option<Vec<CanvasActionInfo>>,
-}
-
-/// Who a client says that it is as a provider of canvases, so that it is the same after it was away.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct CanvasProviderConfig {
-    id: String,
-    #[serde(default)]
-    name: Option<String>,
-}
-
-/// The same, of a client that is an extension.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ExtensionInfo {
-    source: String,
-    name: String,
-}
+/// How many canvases of a session may be open. All of them are in memory with it.
+const MOST_OPEN: usize = 100;
+/// How many bytes a canvas may be opened with.
+const MOST_INPUT: usize = 64 * 1024;
+/// How long a provider may take to close a canvas before that goes on without it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which canvas is to be opened.
 #[derive(Debug, Clone, Deserialize)]
@@ -62,15 +42,6 @@ pub(crate) struct Opening {
     pub(crate) input: Option<Value>,
 }
 
-/// What a provider says of a canvas that it opened.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Said {
-    url: Option<String>,
-    title: Option<String>,
-    status: Option<String>,
-}
-
 #[derive(Clone)]
 struct Provider {
     /// Names this attachment of the client.
@@ -79,6 +50,8 @@ struct Provider {
     /// Whether the client shows canvases itself.
     shows: bool,
     canvases: Arc<[CanvasInfo]>,
+    /// Whether the answer that let the client in is out, so that it expects to be called.
+    begun: bool,
 }
 
 impl Provider {
@@ -92,6 +65,35 @@ impl Provider {
             Err(CallError::Gone) => Err(RpcError::failed("The provider of the canvas is gone")),
         }
     }
+
+    /// Has the provider open a canvas. Answers with what it says of it.
+    async fn open(
+        &self,
+        session: &Session,
+        canvas: &CanvasInfo,
+        instance: &str,
+        input: Option<&Value>,
+    ) -> Result<Value, RpcError> {
+        let mut params = json!({
+            "extensionId": canvas.extension_id,
+            "canvasId": canvas.canvas_id,
+            "instanceId": instance,
+        });
+        if let Some(input) = input {
+            params["input"] = input.clone();
+        }
+        self.call("canvas.open", session, params).await
+    }
+
+    /// Tells the provider that a canvas is closed.
+    async fn close(&self, session: &Session, canvas: Value) {
+        let instance = canvas["instanceId"].clone();
+        match tokio::time::timeout(PATIENCE, self.call("canvas.close", session, canvas)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(canvas = %instance, %error, "the provider of a canvas failed to close it"),
+            Err(_) => tracing::warn!(canvas = %instance, "the provider of a canvas takes too long to close it"),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -100,53 +102,19 @@ struct State {
     providers: Vec<Provider>,
     /// Open canvases as their providers said, by instance, with the attachment that said it.
     shown: HashMap<String, (u64, SessionCanvasOpened)>,
+    /// What providers are opening now: the instance, and the attachment that does it.
+    opening: Vec<(String, u64)>,
 }
 
-/// The canvases of one session.
-#[derive(Default)]
-pub(crate) struct Canvases {
-    state: Mutex<State>,
-    /// What is changed and what is told of it stay in the same order.
-    telling: tokio::sync::Mutex<()>,
-}
-
-impl Canvases {
-    /// All canvases that are provided.
-    pub(crate) fn list(&self) -> Vec<CanvasInfo> {
-        let state = self.state.lock();
-        state
-            .providers
-            .iter()
-            .flat_map(|provider| provider.canvases.iter().cloned())
-            .collect()
-    }
-
-    /// All open canvases.
-    pub(crate) fn list_open(&self, session: &Session) -> Vec<SessionCanvasOpened> {
-        let state = self.state.lock();
-        let shown = |open: SessionCanvasRecorded| match state.shown.get(&open.instance_id) {
-            Some((_, shown)) => shown.clone(),
-            None => SessionCanvasOpened {
-                instance_id: open.instance_id,
-                extension_id: open.extension_id,
-                canvas_id: open.canvas_id,
-                title: open.title,
-                input: open.input,
-                ..SessionCanvasOpened::default()
-            },
-        };
-        session.state().canvases.into_values().map(shown).collect()
-    }
-
+impl State {
     /// The provider of a canvas. Where several have one of this name, it has to be said whose it is.
     fn find(&self, canvas: &str, extension: Option<&str>) -> Result<(Provider, CanvasInfo), RpcError> {
-        let state = self.state.lock();
         let is = |info: &CanvasInfo| {
             info.canvas_id == canvas && extension.is_none_or(|extension| info.extension_id == extension)
         };
         // The newest attachment of a provider is the one that answers.
         let mut found: Vec<(Provider, CanvasInfo)> = Vec::new();
-        for provider in state.providers.iter().rev() {
+        for provider in self.providers.iter().rev() {
             for info in provider.canvases.iter().filter(|info| is(info)) {
                 if !found.iter().any(|(_, known)| known.extension_id == info.extension_id) {
                     found.push((provider.clone(), info.clone()));
@@ -165,54 +133,161 @@ impl Canvases {
             .ok_or_else(|| RpcError::failed(format!("Canvas not found: {canvas}")))
     }
 
+    /// The provider of an attachment.
+    fn by(&self, number: u64) -> Option<&Provider> {
+        self.providers.iter().find(|provider| provider.number == number)
+    }
+
+    /// Whether as many canvases are open, or about to be, as may be.
+    fn is_full(&self, facts: &SessionState) -> bool {
+        let new = |(instance, _): &&(String, u64)| !facts.canvases.contains_key(instance);
+        facts.canvases.len() + self.opening.iter().filter(new).count() >= MOST_OPEN
+    }
+}
+
+/// The canvases of one session.
+#[derive(Default)]
+pub(crate) struct Canvases {
+    state: Mutex<State>,
+    /// What is changed and what is told of it stay in the same order.
+    telling: tokio::sync::Mutex<()>,
+}
+
+impl Canvases {
+    /// All canvases that are provided. The newest attachment of a provider is the one that counts.
+    pub(crate) fn list(&self) -> Vec<CanvasInfo> {
+        let state = self.state.lock();
+        let mut list: Vec<CanvasInfo> = Vec::new();
+        for info in state.providers.iter().flat_map(|provider| provider.canvases.iter()) {
+            let mut known = list.iter_mut();
+            match known.find(|known| (&known.extension_id, &known.canvas_id) == (&info.extension_id, &info.canvas_id)) {
+                Some(known) => known.clone_from(info),
+                None => list.push(info.clone()),
+            }
+        }
+        list
+    }
+
+    /// All open canvases.
+    pub(crate) fn list_open(&self, session: &Session) -> Vec<SessionCanvasOpened> {
+        let state = self.state.lock();
+        let shown = |open: &SessionCanvasRecorded| match state.shown.get(&open.instance_id) {
+            Some((_, shown)) => shown.clone(),
+            None => SessionCanvasOpened {
+                instance_id: open.instance_id.clone(),
+                extension_id: open.extension_id.clone(),
+                canvas_id: open.canvas_id.clone(),
+                title: open.title.clone(),
+                input: open.input.clone(),
+                ..SessionCanvasOpened::default()
+            },
+        };
+        session.look(|facts| facts.canvases.values().map(shown).collect())
+    }
+
     /// Opens a canvas, or shows one anew that is open under this name.
-    pub(crate) async fn open(&self, session: &Session, opening: Opening) -> Result<SessionCanvasOpened, RpcError> {
-        let (provider, info) = self.find(&opening.canvas_id, opening.extension_id.as_deref())?;
-        let before = session.state().canvases.remove(&opening.instance_id);
-        if let Some(other) = before
-            .as_ref()
-            .filter(|open| (&open.canvas_id, &open.extension_id) != (&info.canvas_id, &info.extension_id))
-        {
-            return Err(RpcError::failed(format!(
-                "'{}' is open already, as the canvas '{}' of '{}'",
-                opening.instance_id, other.canvas_id, other.extension_id
-            )));
-        }
-        let input = opening.input.or_else(|| before.as_ref()?.input.clone());
-        let mut params = json!({
-            "extensionId": info.extension_id,
-            "canvasId": info.canvas_id,
-            "instanceId": opening.instance_id,
+    pub(crate) async fn open(
+        board: &Arc<Board>,
+        session: &Session,
+        opening: Opening,
+    ) -> Result<SessionCanvasOpened, RpcError> {
+        Self::begin_to_open(board, session, opening)?
+            .await
+            .map_err(RpcError::failed)?
+    }
+
+    /// Has a task open a canvas: whoever gives up waiting for it leaves nothing half open.
+    fn begin_to_open(
+        board: &Arc<Board>,
+        session: &Session,
+        opening: Opening,
+    ) -> Result<JoinHandle<Result<SessionCanvasOpened, RpcError>>, RpcError> {
+        check(&opening.instance_id, opening.input.as_ref())?;
+        let mut state = board.canvases().state.lock();
+        let (provider, info) = state.find(&opening.canvas_id, opening.extension_id.as_deref())?;
+        let (before, full) = session.look(|facts| {
+            let before = facts.canvases.get(&opening.instance_id).cloned();
+            (before, state.is_full(facts))
         });
-        if let Some(input) = &input {
-            params["input"] = input.clone();
+        match &before {
+            Some(open) if (&open.canvas_id, &open.extension_id) != (&info.canvas_id, &info.extension_id) => {
+                return Err(RpcError::failed(format!(
+                    "'{}' is open already, as the canvas '{}' of '{}'",
+                    opening.instance_id, open.canvas_id, open.extension_id
+                )));
+            }
+            None if full => {
+                return Err(RpcError::failed(format!(
+                    "{MOST_OPEN} canvases are open, and no more can be: close one first"
+                )));
+            }
+            _ => {}
         }
-        let said = provider.call("canvas.open", session, params).await?;
-        let said: Said = serde_json::from_value(said).unwrap_or_default();
-        let opened = SessionCanvasOpened {
-            instance_id: opening.instance_id,
-            extension_id: info.extension_id,
-            extension_name: info.extension_name,
-            canvas_id: info.canvas_id,
-            icon: info.icon,
-            title: said.title,
-            status: said.status,
-            url: said.url,
-            input,
-        };
-        let recorded = SessionCanvasRecorded {
-            instance_id: opened.instance_id.clone(),
-            extension_id: opened.extension_id.clone(),
-            canvas_id: opened.canvas_id.clone(),
-            title: opened.title.clone(),
-            input: opened.input.clone(),
-        };
-        let _telling = self.telling.lock().await;
-        if before.as_ref() != Some(&recorded) {
+        let was_open = before.is_some();
+        let input = opening.input.or_else(|| before?.input);
+        let key = (opening.instance_id.clone(), provider.number);
+        state.opening.push(key.clone());
+        drop(state);
+        let (board, session) = (Arc::clone(board), session.clone());
+        Ok(tokio::spawn(async move {
+            let canvases = board.canvases();
+            let said = provider
+                .open(&session, &info, &opening.instance_id, input.as_ref())
+                .await;
+            let opened = match said {
+                Ok(said) => {
+                    let text = |name: &str| Some(said.get(name)?.as_str()?.to_owned());
+                    let opened = SessionCanvasOpened {
+                        instance_id: opening.instance_id,
+                        extension_id: info.extension_id,
+                        extension_name: info.extension_name,
+                        canvas_id: info.canvas_id,
+                        icon: info.icon,
+                        title: text("title").filter(|title| title.len() <= MOST_INPUT),
+                        status: text("status"),
+                        url: text("url"),
+                        input,
+                    };
+                    canvases.opened(&session, &provider, opened, was_open).await
+                }
+                Err(error) => Err(error),
+            };
+            let mut state = canvases.state.lock();
+            if let Some(at) = state.opening.iter().position(|other| *other == key) {
+                state.opening.swap_remove(at);
+            }
+            opened
+        }))
+    }
+
+    /// A provider has opened a canvas.
+    async fn opened(
+        &self,
+        session: &Session,
+        provider: &Provider,
+        opened: SessionCanvasOpened,
+        was_open: bool,
+    ) -> Result<SessionCanvasOpened, RpcError> {
+        let recorded = recorded(&opened);
+        let telling = self.telling.lock().await;
+        let now = session.look(|facts| facts.canvases.get(&recorded.instance_id).cloned());
+        if was_open && now.is_none() {
+            drop(telling);
+            provider.close(session, named(&recorded)).await;
+            let closed = format!("'{}' was closed while it was opened again", opened.instance_id);
+            return Err(RpcError::failed(closed));
+        }
+        if now.as_ref() != Some(&recorded) {
             session.record(recorded).await?;
         }
-        let shown = (provider.number, opened.clone());
-        self.state.lock().shown.insert(opened.instance_id.clone(), shown);
+        {
+            let mut state = self.state.lock();
+            if state.by(provider.number).is_none() {
+                return Err(RpcError::failed("The provider of the canvas is gone"));
+            }
+            let shown = (provider.number, opened.clone());
+            state.shown.insert(opened.instance_id.clone(), shown);
+        }
         session.tell(opened.clone()).await?;
         Ok(opened)
     }
@@ -242,31 +317,32 @@ impl Canvases {
         provider.call("canvas.action.invoke", session, params).await
     }
 
-    /// Closes a canvas. Its provider is told; one that is gone, or fails at it, holds nothing up.
-    pub(crate) async fn close(&self, session: &Session, instance: &str) -> Result<(), RpcError> {
-        let (open, provider) = self.find_open(session, instance)?;
-        if let Ok((provider, _)) = provider
-            && let Err(error) = provider.call("canvas.close", session, named(&open)).await
-        {
-            tracing::warn!(canvas = instance, %error, "the provider of a canvas failed to close it");
-        }
-        let _telling = self.telling.lock().await;
-        session
-            .record(SessionCanvasRemoved {
-                instance_id: open.instance_id.clone(),
-                extension_id: open.extension_id.clone(),
-                canvas_id: open.canvas_id.clone(),
-            })
-            .await?;
-        self.state.lock().shown.remove(instance);
-        session
-            .tell(SessionCanvasClosed {
-                instance_id: open.instance_id,
-                extension_id: open.extension_id,
-                canvas_id: open.canvas_id,
-            })
-            .await?;
-        Ok(())
+    /// Closes a canvas. Its provider is told; one that is gone, hangs or fails at it, holds nothing up. Whoever gives up
+    /// waiting for it leaves nothing half closed.
+    pub(crate) async fn close(board: &Arc<Board>, session: &Session, instance: &str) -> Result<(), RpcError> {
+        let (open, provider) = board.canvases().find_open(session, instance)?;
+        let (board, session) = (Arc::clone(board), session.clone());
+        let closing = tokio::spawn(async move {
+            let canvases = board.canvases();
+            if let Ok((provider, _)) = provider {
+                provider.close(&session, named(&open)).await;
+            }
+            let _telling = canvases.telling.lock().await;
+            if session.look(|facts| !facts.canvases.contains_key(&open.instance_id)) {
+                return Ok(());
+            }
+            session
+                .record(SessionCanvasRemoved {
+                    instance_id: open.instance_id.clone(),
+                    extension_id: open.extension_id.clone(),
+                    canvas_id: open.canvas_id.clone(),
+                })
+                .await?;
+            canvases.state.lock().shown.remove(&open.instance_id);
+            session.tell(closed(&open)).await?;
+            Ok(())
+        });
+        closing.await.map_err(RpcError::failed)?
     }
 
     /// An open canvas, and its provider where that is there.
@@ -276,134 +352,137 @@ impl Canvases {
         session: &Session,
         instance: &str,
     ) -> Result<(SessionCanvasRecorded, Result<(Provider, CanvasInfo), RpcError>), RpcError> {
-        let open = session.state().canvases.remove(instance);
+        let open = session.look(|facts| facts.canvases.get(instance).cloned());
         let open = open.ok_or_else(|| RpcError::failed(format!("Canvas instance not found: {instance}")))?;
-        let provider = self
+        let found = self
+            .state
+            .lock()
             .find(&open.canvas_id, Some(&open.extension_id))
             .map_err(|_| RpcError::failed(format!("The provider of the canvas '{instance}' is not there")));
-        Ok((open, provider))
+        Ok((open, found))
     }
 
-    /// Takes in what a client provides. Canvases that it says were open, and of which the log knows nothing, are open again.
-    pub(crate) async fn provide(
-        board: &Arc<Board>,
-        session: &Session,
-        peer: Peer,
-        config: &SessionConfig,
-    ) -> Result<Option<Provided>, RpcError> {
-        let this = board.canvases();
-        for open in config.open_canvases.iter().flatten() {
-            if !session.state().canvases.contains_key(&open.instance_id) {
-                session
-                    .record(SessionCanvasRecorded {
-                        instance_id: open.instance_id.clone(),
-                        extension_id: open.extension_id.clone(),
-                        canvas_id: open.canvas_id.clone(),
-                        title: open.title.clone(),
-                        input: open.input.clone(),
-                    })
-                    .await?;
-            }
-        }
-        let declared = config.canvases.as_deref().unwrap_or_default();
-        if declared.is_empty() {
-            return Ok(None);
-        }
-        let _telling = this.telling.lock().await;
-        let number = {
-            let mut state = this.state.lock();
-            state.last += 1;
-            let number = state.last;
-            let (id, name) = match (&config.canvas_provider, &config.extension_info) {
-                (Some(provider), _) => (provider.id.clone(), provider.name.clone()),
-                (None, Some(extension)) => (
-                    format!("{}:{}", extension.source, extension.name),
-                    Some(extension.name.clone()),
-                ),
-                (None, None) => (format!("connection:{number}"), None),
-            };
-            let info = |canvas: &CanvasConfig| CanvasInfo {
-                canvas_id: canvas.id.clone(),
-                extension_id: id.clone(),
-                extension_name: name.clone(),
-                display_name: canvas.display_name.clone(),
-                description: canvas.description.clone(),
-                icon: canvas.icon.clone(),
-                input_schema: canvas.input_schema.clone(),
-                actions: canvas.actions.clone(),
-            };
-            state.providers.push(Provider {
-                number,
-                peer,
-                shows: config.request_canvas_renderer == Some(true),
-                canvases: declared.iter().map(info).collect(),
-            });
-            number
+    /// Has what is shown be what the log says is open. They differ when a provider came, and when the conversation was taken
+    /// back or put back. What providers do for it is not waited for.
+    async fn reconcile(board: &Arc<Board>, session: &Session) {
+        let canvases = board.canvases();
+        let _telling = canvases.telling.lock().await;
+        let (surplus, missing) = {
+            let mut state = canvases.state.lock();
+            session.look(|facts| {
+                let being_opened: Vec<String> = state.opening.iter().map(|(instance, _)| instance.clone()).collect();
+                let is_surplus =
+                    |instance: &String| !facts.canvases.contains_key(instance) && !being_opened.contains(instance);
+                let surplus = state.shown.extract_if(|instance, _| is_surplus(instance));
+                let surplus: Vec<(u64, SessionCanvasOpened)> = surplus.map(|(_, shown)| shown).collect();
+                let whose = |number: u64| state.by(number).cloned();
+                let surplus = surplus
+                    .into_iter()
+                    .map(|(number, open)| (whose(number), recorded(&open)));
+                let is_missing = |open: &&SessionCanvasRecorded| {
+                    let provider = state.find(&open.canvas_id, Some(&open.extension_id));
+                    !state.shown.contains_key(&open.instance_id)
+                        && provider.is_ok_and(|(provider, _)| {
+                            let key = (open.instance_id.clone(), provider.number);
+                            provider.begun && !state.opening.contains(&key)
+                        })
+                };
+                let missing = facts.canvases.values().filter(is_missing).cloned();
+                (surplus.collect::<Vec<_>>(), missing.collect::<Vec<_>>())
+            })
         };
-        session
-            .tell(SessionCanvasRegistryChanged { canvases: this.list() })
-            .await?;
-        Ok(Some(Provided {
-            board: Arc::clone(board),
-            session: session.clone(),
-            number,
-        }))
-    }
-
-    /// Has a provider that is back open again what is open of it.
-    async fn reopen(&self, session: &Session, number: u64) {
-        let is_open = {
-            let state = self.state.lock();
-            let provider = state.providers.iter().find(|provider| provider.number == number);
-            let canvases = provider
-                .map(|provider| Arc::clone(&provider.canvases))
-                .unwrap_or_default();
-            session
-                .state()
-                .canvases
-                .into_values()
-                .filter(|open| !state.shown.contains_key(&open.instance_id))
-                .filter(|open| {
-                    let mut provided = canvases.iter().map(|info| (&info.canvas_id, &info.extension_id));
-                    provided.any(|known| known == (&open.canvas_id, &open.extension_id))
-                })
-                .collect::<Vec<_>>()
-        };
-        for open in is_open {
+        let mut opening = Vec::new();
+        for open in missing {
             let instance = open.instance_id.clone();
-            let opening = Opening {
+            let again = Opening {
                 extension_id: Some(open.extension_id),
                 canvas_id: open.canvas_id,
                 instance_id: open.instance_id,
-                input: open.input,
+                input: None,
             };
-            if let Err(error) = self.open(session, opening).await {
-                tracing::warn!(canvas = instance, %error, "a canvas cannot be opened again");
+            let begun = Self::begin_to_open(board, session, again);
+            opening.push(async move {
+                let opened = match begun {
+                    Ok(task) => task.await.map_err(RpcError::failed).flatten(),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = opened {
+                    tracing::warn!(canvas = instance, %error, "a canvas cannot be opened again");
+                }
+            });
+        }
+        tokio::spawn(join_all(opening));
+        for (provider, open) in surplus {
+            // Nobody is left to be told when the session has ended.
+            let _ = session.tell(closed(&open)).await;
+            if let Some(provider) = provider {
+                let session = session.clone();
+                tokio::spawn(async move { provider.close(&session, named(&open)).await });
             }
         }
     }
 
-    /// A provider is gone. What is open of it stays open for it to come back.
-    async fn withdraw(&self, session: &Session, number: u64) {
-        let _telling = self.telling.lock().await;
-        let gone: Vec<SessionCanvasOpened> = {
-            let mut state = self.state.lock();
-            let of_it = state.shown.extract_if(|_, (by, _)| *by == number);
-            of_it.map(|(_, (_, opened))| opened).collect()
-        };
+    /// A provider is gone, and these canvases are shown no more. They stay open for it to come back, or are opened again by
+    /// another attachment of it.
+    async fn withdraw(board: &Arc<Board>, session: &Session, lost: Vec<SessionCanvasOpened>) {
+        let canvases = board.canvases();
+        let telling = canvases.telling.lock().await;
         // Nobody is left to be told when the session has ended.
         let _ = session
-            .tell(SessionCanvasRegistryChanged { canvases: self.list() })
+            .tell(SessionCanvasRegistryChanged {
+                canvases: canvases.list(),
+            })
             .await;
-        for open in gone {
-            let _ = session
-                .tell(SessionCanvasUnavailable {
-                    instance_id: open.instance_id,
-                    extension_id: open.extension_id,
-                    canvas_id: open.canvas_id,
-                })
-                .await;
+        for open in lost {
+            let provider = canvases.state.lock().find(&open.canvas_id, Some(&open.extension_id));
+            let _ = if session.look(|facts| !facts.canvases.contains_key(&open.instance_id)) {
+                session.tell(closed(&recorded(&open))).await
+            } else if provider.is_err() {
+                session
+                    .tell(SessionCanvasUnavailable {
+                        instance_id: open.instance_id,
+                        extension_id: open.extension_id,
+                        canvas_id: open.canvas_id,
+                    })
+                    .await
+            } else {
+                continue;
+            };
         }
+        drop(telling);
+        Self::reconcile(board, session).await;
+    }
+}
+
+/// Refuses what no canvas can be opened with.
+fn check(instance: &str, input: Option<&Value>) -> Result<(), RpcError> {
+    if instance.is_empty() {
+        return Err(RpcError::params("`instanceId` is empty"));
+    }
+    let bytes = instance.len() + input.map_or(0, |input| input.to_string().len());
+    if bytes > MOST_INPUT {
+        return Err(RpcError::params(format!(
+            "The canvas '{instance:.40}' is opened with {bytes} bytes: {MOST_INPUT} are the most"
+        )));
+    }
+    Ok(())
+}
+
+fn recorded(open: &SessionCanvasOpened) -> SessionCanvasRecorded {
+    SessionCanvasRecorded {
+        instance_id: open.instance_id.clone(),
+        extension_id: open.extension_id.clone(),
+        canvas_id: open.canvas_id.clone(),
+        title: open.title.clone(),
+        input: open.input.clone(),
+    }
+}
+
+fn closed(open: &SessionCanvasRecorded) -> SessionCanvasClosed {
+    SessionCanvasClosed {
+        instance_id: open.instance_id.clone(),
+        extension_id: open.extension_id.clone(),
+        canvas_id: open.canvas_id.clone(),
     }
 }
 
@@ -413,32 +492,4 @@ fn named(open: &SessionCanvasRecorded) -> Value {
         "canvasId": open.canvas_id,
         "instanceId": open.instance_id,
     })
-}
-
-/// What a client provides, for as long as this is kept.
-pub(crate) struct Provided {
-    board: Arc<Board>,
-    session: Session,
-    number: u64,
-}
-
-impl Provided {
-    /// The client can be called from now on.
-    pub(crate) fn begin(&self) {
-        let (board, session, number) = (Arc::clone(&self.board), self.session.clone(), self.number);
-        tokio::spawn(async move { board.canvases().reopen(&session, number).await });
-    }
-}
-
-impl Drop for Provided {
-    fn drop(&mut self) {
-        let number = self.number;
-        let mut state = self.board.canvases().state.lock();
-        state.providers.retain(|provider| provider.number != number);
-        drop(state);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (board, session) = (Arc::clone(&self.board), self.session.clone());
-            runtime.spawn(async move { board.canvases().withdraw(&session, number).await });
-        }
-    }
 }

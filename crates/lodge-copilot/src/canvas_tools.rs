@@ -6,7 +6,11 @@ use lodge_host::{ClientTool, ExternalResult};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{canvas::Opening, rpc::RpcError, session::Attached};
+use crate::{
+    canvas::{Canvases, Opening},
+    rpc::RpcError,
+    session::Attached,
+};
 
 const LIST: &str = "list_canvas_capabilities";
 const OPEN: &str = "open_canvas";
@@ -77,11 +81,16 @@ pub(crate) async fn run(attached: &Attached, tool: &str, arguments: Value) -> Ex
             text: answer.to_string(),
             ..ExternalResult::default()
         },
-        Err(error) => ExternalResult {
-            text: error.message,
-            result_type: "failure".into(),
-            ..ExternalResult::default()
-        },
+        Err(error) => failed(error.message),
+    }
+}
+
+/// The result of one that could not be run.
+pub(crate) fn failed(why: String) -> ExternalResult {
+    ExternalResult {
+        text: why,
+        result_type: "failure".into(),
+        ..ExternalResult::default()
     }
 }
 
@@ -101,12 +110,12 @@ async fn answer(attached: &Attached, tool: &str, mut arguments: Value) -> Result
         }
         _ => {
             text("canvasId")?;
-            if arguments["instanceId"].as_str().is_none() {
+            if arguments["instanceId"].as_str().is_none_or(str::is_empty) {
                 arguments["instanceId"] = json!(Uuid::new_v4().to_string());
             }
             let opening: Opening =
                 serde_json::from_value(arguments).map_err(|error| RpcError::params(error.to_string()))?;
-            Ok(json!(canvases.open(session, opening).await?))
+            Ok(json!(Canvases::open(attached.board(), session, opening).await?))
         }
     }
 }

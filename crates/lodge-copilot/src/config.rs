@@ -46,7 +46,7 @@ pub(crate) struct SessionConfig {
     pub(crate) canvas_provider: Option<CanvasProviderConfig>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) extension_info: Option<ExtensionInfo>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_list")]
     pub(crate) open_canvases: Option<Vec<SessionCanvasOpened>>,
     pub(crate) hooks: Option<bool>,
     pub(crate) working_directory: Option<PathBuf>,
@@ -265,4 +265,14 @@ pub(crate) struct LargeOutput {
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+}
+
+/// The same for each of several.
+fn lenient_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<Vec<T>>, D::Error> {
+    let values: Option<Vec<Value>> = lenient(deserializer)?;
+    let fitting = |values: Vec<Value>| {
+        let read = values.into_iter().map(serde_json::from_value);
+        read.filter_map(Result::ok).collect()
+    };
+    Ok(values.map(fitting))
 }

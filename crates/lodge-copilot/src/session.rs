@@ -66,7 +66,7 @@ pub(crate) struct Attached {
     /// Whether the client shows views of MCP servers.
     shows_views: AtomicBool,
     /// Whether the client shows canvases, so that the model may open some.
-    shows_canvases: AtomicBool,
+    shows_canvases: Arc<AtomicBool>,
     /// The canvases that the client provides.
     provided: Mutex<Option<Provided>>,
     /// This, for those whom the session calls.
@@ -192,12 +192,13 @@ impl Attached {
         } else {
             session.listen(feed.clone())
         };
-        let (shown_trace, itself) = (Arc::default(), Arc::default());
+        let (shown_trace, itself, shows_canvases) = (Arc::default(), Arc::default(), Arc::default());
         let calls = Arc::new(SdkCalls {
             peer,
             session_id: session.id().to_owned(),
             trace: Arc::clone(&shown_trace),
             attached: Arc::clone(&itself),
+            shows_canvases: Arc::clone(&shows_canvases),
         });
         let spec = ClientSpec {
             name: String::new(),
@@ -223,7 +224,7 @@ impl Attached {
             shown_trace,
             location: Mutex::default(),
             shows_views: AtomicBool::new(false),
-            shows_canvases: AtomicBool::new(false),
+            shows_canvases,
             provided: Mutex::default(),
             itself,
             took_up: AtomicBool::new(false),
@@ -353,7 +354,7 @@ impl Attached {
     }
 
     /// What all clients of the session share.
-    pub(crate) fn board(&self) -> &Board {
+    pub(crate) fn board(&self) -> &Arc<Board> {
         &self.board
     }
 

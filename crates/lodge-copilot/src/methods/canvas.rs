@@ -7,7 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{canvas::Opening, rpc::RpcError, session::Attached};
+use crate::{
+    canvas::{Canvases, Opening},
+    rpc::RpcError,
+    session::Attached,
+};
 
 pub(crate) static CANVAS: Capability = Capability {
     title: "Canvases",
@@ -29,7 +33,7 @@ async fn list_open(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError
 }
 
 async fn open(session: Arc<Attached>, opening: Opening) -> Result<SessionCanvasOpened, RpcError> {
-    session.board().canvases().open(session.session(), opening).await
+    Canvases::open(session.board(), session.session(), opening).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +43,7 @@ struct Instance {
 }
 
 async fn close(session: Arc<Attached>, Instance { instance_id }: Instance) -> Result<(), RpcError> {
-    session.board().canvases().close(session.session(), &instance_id).await
+    Canvases::close(session.board(), session.session(), &instance_id).await
 }
 
 #[derive(Debug, Deserialize)]

@@ -12,6 +12,11 @@ impl Session {
         self.agent().facts()
     }
 
+    /// Looks at a part of it. Nothing is recorded meanwhile.
+    pub fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        self.agent().look(look)
+    }
+
     /// How far the conversation got.
     pub fn progress(&self) -> Progress {
         self.agent().progress()
