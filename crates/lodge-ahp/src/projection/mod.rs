@@ -18,7 +18,10 @@ mod told;
 mod tools;
 mod turns;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
 
 use ahp_types::{
     StateAction,
@@ -168,6 +171,8 @@ pub struct Projector {
     now: Timestamp,
     /// When the agent last did something.
     worked: Timestamp,
+    /// Where the session works.
+    directory: PathBuf,
     /// Commands that go on in the background: from the shell's name to the call that started it.
     shells: HashMap<String, String>,
     out: Vec<Step>,
