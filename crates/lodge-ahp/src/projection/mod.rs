@@ -18,10 +18,7 @@ mod told;
 mod tools;
 mod turns;
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::PathBuf,
-};
+use std::collections::{HashMap, HashSet};
 
 use ahp_types::{
     StateAction,
@@ -171,8 +168,6 @@ pub struct Projector {
     now: Timestamp,
     /// When the agent last did something.
     worked: Timestamp,
-    /// Where the session works.
-    directory: PathBuf,
     /// Commands that go on in the background: from the shell's name to the call that started it.
     shells: HashMap<String, String>,
     out: Vec<Step>,

@@ -13,12 +13,6 @@ use serde_json::{Value, json};
 use super::{Projector, Scope, Step, answers::markdown, object, turns::End};
 
 impl Projector {
-    fn works_in(&mut self, directory: Option<&String>) {
-        if let Some(directory) = directory {
-            self.directory = directory.into();
-        }
-    }
-
     pub(super) fn take(&mut self, event: &Event) {
         let of_agent = self.scope(event, None);
         if of_agent == Some(Scope::Main) && goes_on(event.payload()) {
@@ -29,9 +23,6 @@ impl Projector {
             self.activity(None);
         }
         match event.payload() {
-            Payload::SessionStart(start) => self.works_in(start.context.as_ref().map(|context| &context.cwd)),
-            Payload::SessionResume(resume) => self.works_in(resume.context.as_ref().map(|context| &context.cwd)),
-            Payload::SessionContextChanged(context) => self.works_in(Some(&context.cwd)),
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
             Payload::LodgeMessageWritten(written) => self.written(written),
             Payload::LodgeMessageQueued(_)

@@ -279,7 +279,7 @@ impl Projector {
         };
         call.proposed = proposed;
         // A hook may have changed what the call said: people see what they are asked about.
-        text::correct(&mut call.arguments, &arguments, &self.directory);
+        text::correct(&mut call.arguments, &arguments);
         let call = call.clone();
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
