@@ -144,6 +144,18 @@ impl Call {
 
     /// What the call is about to do to a file.
     fn preview(&self, cwd: &Path) -> Vec<ToolContent> {
+        // Another program's change of several files.
+        if let Some(changes) = self.arguments.get("changes").and_then(Value::as_array) {
+            let change = |change: &Value| {
+                let (old, new_text) = sides(change["diff"].as_str()?);
+                Some(ToolContent::Diff {
+                    path: cwd.join(change["path"].as_str()?),
+                    old_text: Some(old).filter(|old| !old.is_empty()),
+                    new_text,
+                })
+            };
+            return changes.iter().filter_map(change).collect();
+        }
         let Some(path) = self.text("path").map(|path| cwd.join(path)) else {
             return Vec::new();
         };

@@ -222,7 +222,7 @@ impl Turn {
 enum Done {
     Nothing,
     /// A question about this call of the program was answered. This may be done without asking again, in this turn.
-    Answered(String, Option<Approved>),
+    Answered(String, Vec<Approved>),
     /// A person ended the turn.
     Rejected,
     Started(Uuid, Arc<Terminal>),

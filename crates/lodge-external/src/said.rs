@@ -201,20 +201,49 @@ impl CallUpdate {
         names.iter().find_map(|name| input.get(name)?.as_str())
     }
 
-    /// The command that it runs.
+    /// The command that it runs, where that is the whole of it: with arguments or variables beside it, it says only a part.
     pub fn command(&self) -> Option<&str> {
-        self.argument(&["command", "cmd"])
+        let is_empty = |value: &Value| match value {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            _ => false,
+        };
+        let input = self.raw_input.as_ref()?;
+        let more = ["args", "arguments", "env"].iter().filter_map(|name| input.get(name));
+        let is_whole = more.into_iter().all(is_empty);
+        self.argument(&["command", "cmd"]).filter(|_| is_whole)
+    }
+
+    /// The command with its arguments and variables, as far as they can be understood: enough for what rules forbid.
+    pub fn command_line(&self) -> Option<String> {
+        let known = NewTerminal::deserialize(self.raw_input.as_ref()?);
+        let line = known.ok().map(|command| command.line());
+        line.or_else(|| self.argument(&["command", "cmd"]).map(str::to_owned))
+    }
+
+    /// The changes of files that it shows: the file, what was there, and what is there.
+    pub fn changes(&self) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
+        self.content.iter().flatten().filter_map(|content| match content {
+            CallContent::Diff {
+                path,
+                old_text,
+                new_text,
+            } => Some((path.as_str(), old_text.as_deref(), new_text.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The files that it says it is about, besides its arguments.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let located = self.locations.iter().flatten().map(|place| place.path.as_str());
+        self.changes().map(|(path, ..)| path).chain(located)
     }
 
     /// The file that it is about.
     pub fn path(&self) -> Option<&str> {
-        let difference = self.content.iter().flatten().find_map(|content| match content {
-            CallContent::Diff { path, .. } => Some(path.as_str()),
-            _ => None,
-        });
-        let located = || self.locations.iter().flatten().next().map(|place| place.path.as_str());
-        difference
-            .or_else(located)
+        self.files()
+            .next()
             .or_else(|| self.argument(&["path", "file_path", "filePath", "abs_path", "absolute_path"]))
     }
 }

@@ -73,6 +73,16 @@ pub(crate) fn was_killed(home: &Path) -> Result<bool> {
     Ok(background && running(home)?.is_none())
 }
 
+/// Takes away the note of a host that was killed, so that no client starts it again.
+pub(crate) fn forget(home: &Path) -> Result<()> {
+    match std::fs::remove_file(discovery(home)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("Cannot remove {}", discovery(home).display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The token of a home, where there is one.
 pub(crate) fn token(home: &Path) -> Option<String> {
     let text = std::fs::read_to_string(token_file(home)).ok()?;

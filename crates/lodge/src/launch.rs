@@ -1,13 +1,14 @@
 //! The host that a conversation brings along: started in the background when there is none, and ended when it is not needed any more.
 
 use std::{
-    path::Path,
+    io,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_host::Host;
+use lodge_host::{Home, HomeOptions, Host, LogError};
 
 use crate::{door, log_file, serve::print_line};
 
@@ -18,6 +19,14 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(250);
 /// How long a host that nobody needs stays.
 const LINGER: Duration = Duration::from_secs(15 * 60);
+
+/// This program. While it runs, an upgrade may have put another one in its place: then that is it.
+pub(crate) fn program() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let text = program.to_str().and_then(|text| text.strip_suffix(" (deleted)"));
+    let replaced = text.map(PathBuf::from).filter(|_| !program.exists());
+    Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
+}
 
 /// A host that is being started, and where in the log file its own lines begin.
 struct Starting {
@@ -30,7 +39,7 @@ fn start(home: &Path) -> Result<Starting> {
     std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
     let (log, from) =
         log_file::open(home).with_context(|| format!("Cannot write {}", log_file::path(home).display()))?;
-    let program = std::env::current_exe().context("Cannot find the `lodge` program to start the host")?;
+    let program = program().context("Cannot find the `lodge` program to start the host")?;
     let mut command = Command::new(program);
     command
         .args(["serve", "--background"])
@@ -85,9 +94,16 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
 
 /// Tells the host of a home to stop, and waits until it has.
 pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
-    let Some(note) = door::running(home)? else {
-        print_line(&format!("No host is running on {}.", home.display()));
-        return Ok(ExitCode::SUCCESS);
+    let patience = Instant::now() + STOP;
+    let note = loop {
+        if let Some(note) = door::running(home)? {
+            break note;
+        }
+        if forgets(home, patience)? {
+            print_line(&format!("No host is running on {}.", home.display()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::time::sleep(LOOK).await;
     };
     let pid = i32::try_from(note.pid).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.context("host.json names no process")?;
@@ -105,6 +121,24 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
         note.pid
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes away what a host left that was killed, so that it stays stopped. False while a host has the home: it is about to answer, or
+/// to end.
+fn forgets(home: &Path, patience: Instant) -> Result<bool> {
+    if door::find(home)?.is_none() {
+        return Ok(true);
+    }
+    let options = HomeOptions {
+        exclusive: false,
+        ..HomeOptions::default()
+    };
+    match Home::open(home, options) {
+        // No host can begin while this is open.
+        Ok(_open) => door::forget(home).map(|()| true),
+        Err(LogError::Locked { .. }) if Instant::now() < patience => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Until a host in the background is not needed: no client is connected and nothing works, for a while.

@@ -273,7 +273,7 @@ fn try_out(config: &str) -> Result<()> {
     std::fs::create_dir(&home).with_context(|| format!("Cannot make {}", home.display()))?;
     let tried = || -> Result<()> {
         replace(&home.join("lodge.toml"), config.as_bytes())?;
-        let program = std::env::current_exe()?;
+        let program = crate::launch::program()?;
         let said = std::process::Command::new(program)
             .args(["run", "--approve", "none", "Answer with the single word: ready"])
             .env("LODGE_HOME", &home)

@@ -264,7 +264,15 @@ fn describe(request: &PermissionRequest) -> (String, Body) {
         }
         PermissionRequest::Mcp(mcp) => format!("Call {} of {}", plain(&mcp.tool_title), plain(&mcp.server_name)),
         PermissionRequest::Memory(memory) => format!("Remember: {}", plain(&memory.fact)),
-        PermissionRequest::CustomTool(tool) => format!("Call {}", plain(&tool.tool_name)),
+        PermissionRequest::CustomTool(tool) => {
+            let arguments = tool
+                .args
+                .as_ref()
+                .filter(|arguments| **arguments != serde_json::json!({}));
+            let arguments = arguments.and_then(|arguments| serde_json::to_string_pretty(arguments).ok());
+            let arguments = arguments.map(|arguments| format!("\n{}", plain(&arguments)));
+            format!("Call {}{}", plain(&tool.tool_name), arguments.unwrap_or_default())
+        }
         other => plain(&serde_json::to_string(other).unwrap_or_default()),
     };
     (title, Body::None)

@@ -3,7 +3,7 @@ import { For, Match, Show, Suspense, Switch, createMemo, createSignal, lazy } fr
 import { createMutable } from "solid-js/store";
 import { answer, answered, answering, client, mayAnswer, mayWrite, type Open } from "../app";
 import type { Answer, Option, Question, ToolCall } from "../ahp/types";
-import { diffTexts, type FileDiff } from "../text/diff";
+import { diffTexts, parseUnified, type FileDiff } from "../text/diff";
 import { visible } from "../text/plain";
 import { safeHref } from "../text/markdown";
 import { DiffView } from "./DiffView";
@@ -27,6 +27,8 @@ function proposed(call: ToolCall): FileDiff | undefined {
     if (typeof input.old_str === "string") {
       return { before: path, after: path, ...diffTexts(input.old_str, String(input.new_str ?? "")) };
     }
+    // Nothing else may be hidden behind it.
+    if (typeof input.diff === "string" && Object.keys(input).length === 2) return parseUnified(input.diff)[0];
     if (typeof input.file_text === "string") return { after: path, ...diffTexts("", input.file_text) };
   } catch {
     // Not every input is JSON.

@@ -54,11 +54,19 @@ impl Recorded {
     fn of_request(request: &PermissionRequest) -> Option<Self> {
         let (name, arguments) = match request {
             PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
-            PermissionRequest::Write(write) if !write.diff.is_empty() => {
-                ("edit", json!({ "path": write.file_name, "diff": write.diff }))
-            }
+            // Nobody knows what it writes.
+            PermissionRequest::Write(write) if write.diff.is_empty() => ("edit", json!({ "path": write.file_name })),
+            PermissionRequest::Write(write) => ("edit", json!({ "path": write.file_name, "diff": write.diff })),
             PermissionRequest::Read(read) => ("view", json!({ "path": read.path })),
             PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
+            PermissionRequest::CustomTool(tool) => {
+                let title = Some(tool.tool_description.clone()).filter(|title| !title.is_empty());
+                let arguments = tool.args.clone().unwrap_or_else(|| json!({}));
+                return Some(Self {
+                    title,
+                    ..Self::new(&tool.tool_name, arguments)
+                });
+            }
             _ => return None,
         };
         Some(Self::new(name, arguments))
@@ -99,7 +107,7 @@ impl Call {
         known.cloned().unwrap_or_else(|| "tool".to_owned())
     }
 
-    fn arguments(&self) -> Value {
+    pub(super) fn arguments(&self) -> Value {
         match &self.known.raw_input {
             Some(input) if input.is_object() => input.clone(),
             Some(Value::Null) | None => json!({}),
@@ -302,14 +310,8 @@ impl<'a> Work<'a> {
                 Some(other) => other.to_string(),
             };
         }
-        let changes = call.known.content.iter().flatten().filter_map(|content| match content {
-            CallContent::Diff {
-                path,
-                old_text,
-                new_text,
-            } => Some(lodge_tools::difference(path, old_text.as_deref(), new_text)),
-            _ => None,
-        });
+        let changes = call.known.changes();
+        let changes = changes.map(|(path, old, new)| lodge_tools::difference(path, old, new));
         let changes = changes.collect::<Vec<_>>().join("\n");
         let success = ended.is_ok();
         let complete = ToolExecutionComplete {
@@ -348,7 +350,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Ends the calls whose end the program did not tell.
+    /// Ends the calls whose end the program did not tell. Questions about them that are open have nobody to wait for the answer.
     pub(super) fn close_calls(&mut self, why: &str) -> Result<(), LogError> {
         let open = |call: &Call| call.recorded.is_some() && !call.ended;
         let ids: Vec<String> = self
@@ -358,6 +360,10 @@ impl<'a> Work<'a> {
             .map(|(id, _)| id.clone())
             .collect();
         for id in ids {
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.asked = 0;
+            }
+            self.follow_call(&id)?;
             self.start_call(&id)?;
             self.end_call(&id, Err(why))?;
         }

@@ -1,15 +1,15 @@
 //! What a program asks for: permissions, files and commands, by the rules and questions of the session.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use lodge_events::{CustomToolPermission, PermissionRequest};
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
 use lodge_log::LogError;
-use lodge_tools::{Need, Tool, ToolCx, paths::Located};
+use lodge_tools::{Need, Tool, ToolCx};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Done, MOST_OPEN, Work, approved::Approved, terminals::Terminal};
+use super::{Done, MOST_OPEN, Work, approved::Approved, calls::Call, terminals::Terminal};
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
 
 /// Whether something may be done.
@@ -38,6 +38,14 @@ async fn permitted(shared: &Shared, request: PermissionRequest) -> Result<Result
 /// A question about what no call of the program says: people are shown what it asks for and nothing else.
 fn alone(request: PermissionRequest) -> PermissionRequest {
     request.with_tool_call_id(None)
+}
+
+/// Nobody knows what is written, so no difference is shown.
+fn unknown(mut request: PermissionRequest) -> PermissionRequest {
+    if let PermissionRequest::Write(write) = &mut request {
+        (write.diff, write.new_file_contents) = (String::new(), None);
+    }
+    request
 }
 
 /// What a refusal means for the turn, and for whoever asked.
@@ -89,7 +97,7 @@ impl Work<'_> {
         self.forget_ended(&id);
         self.learn(update)?;
         let Some(call) = self.calls.get(&id) else { return Ok(()) };
-        let (request, approved) = self.request(&call.id, &call.name(), &call.known);
+        let (request, approved) = self.request(call);
         let request = self.ask_about_call(&id, request)?;
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
@@ -102,7 +110,7 @@ impl Work<'_> {
                     reply.permit(false);
                     match refused(verdict) {
                         (Done::Rejected, _) => return Ok(Done::Rejected),
-                        _ => None,
+                        _ => Vec::new(),
                     }
                 }
             };
@@ -112,53 +120,90 @@ impl Work<'_> {
     }
 
     /// What people are asked about a call, and what the program may then have done for it without another question.
-    fn request(&self, id: &str, name: &str, known: &CallUpdate) -> (PermissionRequest, Option<Approved>) {
-        let cx = self.cx(id);
+    fn request(&self, call: &Call) -> (PermissionRequest, Vec<Approved>) {
+        let (cx, known) = (self.cx(&call.id), &call.known);
         let title = known.title.clone().unwrap_or_default();
         let of_tool = |tool: &str, arguments: Value| match self.builtin(tool)?.need(&arguments, &cx) {
-            Ok(Need::Ask(request)) => Some(*request),
+            Ok(Need::Ask(request)) => Some((*request, Vec::new())),
             _ => None,
         };
         let kind = known.kind.as_deref().unwrap_or_default();
-        let found = match (kind, known.command(), known.path()) {
+        let files: BTreeSet<_> = known.files().map(|path| cx.cwd.join(path)).collect();
+        // A question about one file says nothing of the others, nor one about a change.
+        let path = known
+            .path()
+            .filter(|_| files.len() <= 1 && known.changes().count() <= 1);
+        let found = match (kind, known.command(), path) {
             ("execute", Some(command), _) => {
                 let place = known.argument(&["cwd", "workdir", "directory"]).unwrap_or(".");
                 let approved = cx.directory(place).ok().map(|cwd| Approved::command(command, &cwd));
                 let request = self.running(command, &cx.cwd.join(place), &title);
-                request.map(|request| (request, approved))
+                request.map(|request| (request, approved.into_iter().collect()))
             }
-            ("read", _, Some(path)) => of_tool("view", json!({ "path": path })).map(|request| (request, None)),
+            ("read", _, Some(path)) => of_tool("view", json!({ "path": path })),
             ("edit", _, Some(path)) => {
-                let text = known.content.iter().flatten().find_map(|content| match content {
-                    lodge_external::CallContent::Diff { new_text, .. } => Some(new_text.as_str()),
-                    _ => None,
-                });
+                let text = known.changes().next().map(|(_, _, text)| text);
                 let place = cx.writing(path, text.unwrap_or_default()).ok();
-                let approved = |place: &Located| text.map(|text| Approved::write(&place.path, text));
-                place.map(|(place, mut request)| {
-                    // Nobody knows what it writes, so no difference is shown.
-                    if let (None, PermissionRequest::Write(write)) = (text, &mut request) {
-                        (write.diff, write.new_file_contents) = (String::new(), None);
-                    }
-                    (request, approved(&place))
+                place.map(|(place, request)| match text {
+                    Some(text) => (request, vec![Approved::write(&place.path, text)]),
+                    None => (unknown(request), Vec::new()),
                 })
             }
             ("fetch", ..) => known
                 .argument(&["url"])
-                .and_then(|url| of_tool("web_fetch", json!({ "url": url })))
-                .map(|request| (request, None)),
+                .and_then(|url| of_tool("web_fetch", json!({ "url": url }))),
             _ => None,
         };
-        found.unwrap_or_else(|| {
-            let request = CustomToolPermission {
-                tool_call_id: Some(id.to_owned()),
-                tool_name: name.to_owned(),
-                tool_description: title,
-                args: known.raw_input.clone(),
-                ..CustomToolPermission::default()
-            };
-            (request.into(), None)
-        })
+        found.unwrap_or_else(|| self.whole(call, &cx))
+    }
+
+    /// A question that shows all that the program says of a call. What a rule forbids of it stays forbidden.
+    fn whole(&self, call: &Call, cx: &ToolCx) -> (PermissionRequest, Vec<Approved>) {
+        let (known, input) = (&call.known, call.arguments());
+        let (mut parts, mut changes, mut approved) = (Vec::new(), Vec::new(), Vec::new());
+        if known.kind.as_deref() == Some("execute") {
+            let line = known.command_line();
+            parts.extend(line.and_then(|line| self.running(&line, &cx.cwd, "")));
+        }
+        for (path, old, new) in known.changes() {
+            let mut diff = lodge_tools::difference(path, old, new);
+            if let Ok((place, request)) = cx.writing(path, new) {
+                if let PermissionRequest::Write(write) = &request {
+                    diff.clone_from(&write.diff);
+                }
+                approved.push(Approved::write(&place.path, new));
+                parts.push(request);
+            }
+            changes.push(json!({ "path": path, "diff": diff }));
+        }
+        parts.extend(known.files().filter_map(|path| match known.kind.as_deref()? {
+            "read" => cx.reading(path).ok().map(|(_, request)| request),
+            "edit" | "delete" | "move" => cx.writing(path, "").ok().map(|(_, request)| unknown(request)),
+            _ => None,
+        }));
+        if let Some(forbidden) = parts
+            .into_iter()
+            .find(|part| self.turn.shared.forbidden(part).is_some())
+        {
+            return (forbidden, Vec::new());
+        }
+        let is_told = |path: &str| {
+            input
+                .as_object()
+                .is_some_and(|input| input.values().any(|value| value == path))
+        };
+        let args = match !changes.is_empty() || !known.files().all(is_told) {
+            true => json!({ "changes": changes, "files": known.files().collect::<BTreeSet<_>>(), "input": input }),
+            false => input,
+        };
+        let request = CustomToolPermission {
+            tool_call_id: Some(call.id.clone()),
+            tool_name: call.name(),
+            tool_description: known.title.clone().unwrap_or_default(),
+            args: Some(args),
+            ..CustomToolPermission::default()
+        };
+        (request.into(), approved)
     }
 
     /// What people are asked about a command. It is judged from where it runs, and they see where that is.

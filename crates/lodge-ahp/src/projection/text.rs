@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lodge_events::{PermissionRequest, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A time as the protocol writes it: RFC 3339 in UTC with milliseconds.
 pub(crate) fn timestamp(time: Timestamp) -> String {
@@ -90,14 +90,22 @@ fn shorten(text: &str) -> String {
     }
 }
 
+/// What says, beside a command, how the host runs it, and not what it does.
+const BESIDE_COMMAND: [&str; 5] = ["description", "shellId", "mode", "initial_wait", "timeout"];
+
+/// The command that an input is, where it is nothing else.
+fn command(input: &Map<String, Value>) -> Option<&str> {
+    let is_known = |name: &String| name == "command" || BESIDE_COMMAND.contains(&name.as_str());
+    let command = input.get("command")?.as_str()?;
+    (input.len() <= 3 && input.keys().all(is_known)).then_some(command)
+}
+
 /// The input as people see and check it: a command as it is, anything else as JSON.
 pub(super) fn input(arguments: &Value) -> Option<String> {
     match arguments {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        Value::Object(map) if map.get("command").is_some_and(Value::is_string) && map.len() <= 3 => {
-            map["command"].as_str().map(str::to_owned)
-        }
+        Value::Object(map) if command(map).is_some() => command(map).map(str::to_owned),
         other => serde_json::to_string_pretty(other).ok(),
     }
 }
@@ -106,7 +114,7 @@ pub(super) fn input(arguments: &Value) -> Option<String> {
 pub(super) fn edited(arguments: &Value, input: &str) -> Result<Value, String> {
     match arguments {
         Value::String(_) => Ok(input.into()),
-        Value::Object(map) if map.get("command").is_some_and(Value::is_string) && map.len() <= 3 => {
+        Value::Object(map) if command(map).is_some() => {
             let mut map = map.clone();
             map.insert("command".to_owned(), input.into());
             Ok(Value::Object(map))
@@ -230,6 +238,9 @@ mod tests {
         check(json!({"path": "/a"}), "/b", None);
         check(json!({"path": "/a"}), "[]", None);
         check(json!("raw"), "other", Some(json!("other")));
+        let whole = json!({"command": "git", "args": ["push", "--force"]});
+        assert!(input(&whole).unwrap().contains("--force"));
+        check(whole, "git", None);
     }
 
     #[test]

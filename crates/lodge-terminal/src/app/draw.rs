@@ -132,10 +132,11 @@ impl App {
         }
         let turning = SPINNER[self.spin() % SPINNER.len()];
         if self.wire == Wire::Away {
-            return Line::styled(
-                format!("{turning} The host is not reachable; reconnecting…"),
-                theme.warning,
-            );
+            let why = self
+                .trouble
+                .as_deref()
+                .unwrap_or("The host is not reachable; reconnecting…");
+            return Line::styled(fit(&format!("{turning} {why}"), self.width), theme.warning);
         }
         let mut pieces = Vec::new();
         if let Some(turn) = &self.mirror.chat.state.active_turn {

@@ -125,6 +125,8 @@ pub struct App {
     host: HostName,
     sessions: BTreeMap<HostName, Vec<SessionSummary>>,
     wire: Wire,
+    /// Why the host stays away, where that is known.
+    trouble: Option<String>,
     outbox: Outbox,
     sent: HashMap<i64, Sent>,
     transcript: Transcript,
@@ -163,6 +165,7 @@ impl App {
             host: setup.host,
             sessions: BTreeMap::new(),
             wire: Wire::Up,
+            trouble: None,
             outbox: Outbox::default(),
             sent: HashMap::new(),
             transcript: Transcript::default(),
@@ -292,8 +295,15 @@ impl App {
     /// The host is away.
     pub fn lost(&mut self) {
         self.wire = Wire::Away;
+        self.trouble = None;
         self.sent.clear();
         self.loading = false;
+        self.changed = true;
+    }
+
+    /// Why the host stays away.
+    pub fn away_because(&mut self, why: &str) {
+        self.trouble = Some(plain_line(why));
         self.changed = true;
     }
 

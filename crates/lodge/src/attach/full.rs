@@ -210,6 +210,10 @@ impl Full {
                 self.wire = Wire::look(&self.place, left, None);
                 Ok(())
             }
+            News::Trouble(why) => {
+                self.app.away_because(&why);
+                Ok(())
+            }
             News::Back(link, missed) => self.back(link, missed).await,
         }
     }
@@ -296,7 +300,7 @@ impl Full {
                 .complain("Set up the models of a remote host on its own machine.");
             return Ok(());
         };
-        let program = std::env::current_exe()?;
+        let program = crate::launch::program()?;
         let run = || {
             std::process::Command::new(program)
                 .arg("setup")

@@ -31,6 +31,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 const PING: Duration = Duration::from_secs(20);
 /// A host that says no so often means it.
 const REFUSALS: u32 = 5;
+/// A host that cannot be started so often is left to people.
+const REVIVALS: u32 = 3;
 
 /// What the host says without having been asked.
 pub(super) enum Inbound {
@@ -300,30 +302,47 @@ pub(super) enum Missed {
 /// A connection that is there, or is looked for.
 pub(super) enum Wire {
     Up(Link),
-    Away(JoinHandle<Result<(Link, Missed)>>),
+    Away(Search),
+}
+
+/// A search for the host.
+pub(super) struct Search {
+    looking: JoinHandle<Result<(Link, Missed)>>,
+    /// Why the host cannot be started again.
+    trouble: mpsc::UnboundedReceiver<String>,
 }
 
 /// What comes over the wire.
 pub(super) enum News {
     Said(Inbound),
     Lost,
+    /// Why the host cannot be started again; it is still looked for.
+    Trouble(String),
     Back(Link, Missed),
 }
 
 impl Wire {
     /// Looks for the host until it is back; gives up after a while if told so.
     pub(super) fn look(place: &Place, left: Leftover, patience: Option<Duration>) -> Self {
-        Self::Away(tokio::spawn(look(place.clone(), left, patience)))
+        let (told, trouble) = mpsc::unbounded_channel();
+        Self::Away(Search {
+            looking: tokio::spawn(look(place.clone(), left, patience, told)),
+            trouble,
+        })
     }
 
     /// What comes next. An error means that there is no point in going on.
     pub(super) async fn next(&mut self) -> Result<News> {
         match self {
             Self::Up(link) => Ok(link.next().await.map_or(News::Lost, News::Said)),
-            Self::Away(looking) => {
-                let (link, missed) = looking.await.context("The search for the host failed")??;
-                Ok(News::Back(link, missed))
-            }
+            Self::Away(search) => tokio::select! {
+                biased;
+                Some(why) = search.trouble.recv() => Ok(News::Trouble(why)),
+                found = &mut search.looking => {
+                    let (link, missed) = found.context("The search for the host failed")??;
+                    Ok(News::Back(link, missed))
+                }
+            },
         }
     }
 
@@ -337,16 +356,21 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        if let Self::Away(looking) = self {
-            looking.abort();
+        if let Self::Away(search) = self {
+            search.looking.abort();
         }
     }
 }
 
-async fn look(place: Place, left: Leftover, patience: Option<Duration>) -> Result<(Link, Missed)> {
+async fn look(
+    place: Place,
+    left: Leftover,
+    patience: Option<Duration>,
+    trouble: mpsc::UnboundedSender<String>,
+) -> Result<(Link, Missed)> {
     let began = Instant::now();
     let mut pause = PAUSE.0;
-    let mut refusals = 0;
+    let (mut refusals, mut revivals) = (0, 0);
     loop {
         // The note is read anew each time: a host that was restarted may listen elsewhere.
         let error = match timeout(TRY, come_back(&place, &left)).await {
@@ -355,8 +379,12 @@ async fn look(place: Place, left: Leftover, patience: Option<Duration>) -> Resul
             Err(_) => anyhow::anyhow!("The host did not answer"),
         };
         tracing::debug!(%error, "the host is not back yet");
-        if let Err(error) = place.revive().await {
-            tracing::debug!(%error, "the host cannot be started again");
+        if revivals < REVIVALS
+            && let Err(error) = place.revive().await
+        {
+            revivals += 1;
+            // Nobody listens any more when the program is about to end.
+            let _ = trouble.send(format!("The host cannot be started again: {error:#}"));
         }
         refusals += u32::from(error.is::<Refused>());
         if refusals >= REFUSALS || patience.is_some_and(|patience| began.elapsed() > patience) {

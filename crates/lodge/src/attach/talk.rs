@@ -256,6 +256,7 @@ impl Talk {
                 self.wire = Wire::look(&self.place, left, self.scripted.then_some(PATIENCE));
                 Ok(())
             }
+            News::Trouble(why) => Ok(self.screen.note("·", &why)?),
             News::Back(link, missed) => self.back(link, missed).await,
         }
     }

@@ -239,11 +239,7 @@ fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
     screen.until("an answer", |shown| {
         shown.matches("before").count() > 1 && !shown.contains("Esc stops")
     });
-    let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
-    let note: serde_json::Value = serde_json::from_str(&note).unwrap();
-    let pid = note["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-    let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    kill_host(&home);
     screen.say("say after");
     screen.until("an answer from the next host", |shown| {
         shown.matches("after").count() > 1 && !shown.contains("Esc stops") && !shown.contains("not reachable")
@@ -254,6 +250,71 @@ fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
     std::thread::sleep(Duration::from_secs(1));
     assert!(!home.path().join("host.json").exists());
     screen.leave();
+}
+
+/// Kills the host of a home.
+fn kill_host(home: &Home) {
+    let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
+    let note: serde_json::Value = serde_json::from_str(&note).unwrap();
+    let pid = note["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_host_that_was_killed_can_be_stopped_so_that_nobody_starts_it_again() {
+    let home = Home::new();
+    // As a conversation does that starts a host.
+    std::fs::create_dir_all(home.path()).unwrap();
+    let mut host = home.start(["serve", "--background"]);
+    let is_there = || home.path().join("host.json").exists();
+    while !is_there() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    host.kill();
+    host.finish();
+    assert!(is_there(), "what was killed takes nothing away");
+    let stopped = home.run(["serve", "--stop"]).ok().stdout();
+    assert!(stopped.contains("No host is running"), "{stopped}");
+    assert!(!is_there());
+}
+
+#[test]
+fn a_host_is_started_again_after_an_upgrade_and_people_read_why_it_cannot_be() {
+    let home = Home::new();
+    let program = home.work().join("lodge");
+    let install = || {
+        // A link is quicker than a copy, and not always possible.
+        std::fs::hard_link(testkit::lodge_bin(), &program)
+            .or_else(|_| std::fs::copy(testkit::lodge_bin(), &program).map(drop))
+            .unwrap();
+    };
+    install();
+    let started = home.command([] as [&str; 0]);
+    let mut command = Command::new(&program);
+    if let Some(directory) = started.get_current_dir() {
+        command.current_dir(directory);
+    }
+    for (name, value) in started.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut screen = Screen::with(command.env_remove("NO_COLOR"), 100);
+    screen.until_shows("Say something");
+    std::fs::remove_file(&program).unwrap();
+    install();
+    kill_host(&home);
+    screen.say("say after");
+    screen.until("an answer from the next host", |shown| {
+        shown.matches("after").count() > 1 && !shown.contains("Esc stops") && !shown.contains("not reachable")
+    });
+    std::fs::remove_file(&program).unwrap();
+    kill_host(&home);
+    screen.until_shows("The host cannot be started again: Cannot start the host");
+    screen.leave();
+    stop(&home);
 }
 
 #[test]

@@ -641,3 +641,85 @@ fn no_agent_is_started_in_a_folder_that_nobody_trusts_or_by_a_path_that_a_folder
     assert!(!refused.status.success());
     assert!(refused.stderr.contains("relative path"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_question_shows_every_file_every_change_and_the_whole_command() {
+    let home = Home::new();
+    let place = |name: &str| home.work().join(name).display().to_string();
+    let change = |name: &str| json!({ "type": "diff", "path": place(name), "newText": format!("text of {name}") });
+    let files = json!({ "toolCallId": "e", "title": "Fix a typo", "kind": "edit", "rawInput": { "path": "one" },
+        "content": [change("one"), change("two")] });
+    let command = json!({ "toolCallId": "c", "kind": "execute",
+        "rawInput": { "command": "git", "args": ["push", "--force"] } });
+    let unknown = json!({ "toolCallId": "u", "title": "Fix a typo", "kind": "edit",
+        "locations": [{ "path": place("three") }], "rawInput": { "file_path": "one" } });
+    let denied = json!({ "toolCallId": "d", "kind": "edit", "content": [change("one"), change("secret")] });
+    let write = json!({ "path": place("two"), "content": "text of two" });
+    let steps = [
+        permission(10, files),
+        ask(11, "fs/write_text_file", write),
+        permission(12, command),
+        permission(13, unknown),
+        permission(14, denied),
+    ];
+    let script = format!("{GREETING}{}{END}", steps.concat());
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let rules = "[[deny]]\npath = \"**/secret\"\n";
+    std::fs::write(home.path().join("permissions.toml"), rules).unwrap();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "sly");
+    let prompt = editor.prompt(&session, "go");
+    let (answer, asked) = allow_all(&mut editor, prompt);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let asked: Vec<String> = asked
+        .iter()
+        .map(|question| question["params"]["toolCall"].to_string())
+        .collect();
+    assert_eq!(asked.len(), 3, "what was asked about is not asked again: {asked:#?}");
+    for shown in ["text of one", "text of two"] {
+        assert!(asked[0].contains(shown), "{}", asked[0]);
+    }
+    assert!(asked[1].contains("--force"), "{}", asked[1]);
+    assert!(asked[2].contains("three") && !asked[2].contains("typo"), "{}", asked[2]);
+    let answers = std::fs::read_to_string(home.work().join("answers")).unwrap();
+    let last = answers.lines().last().unwrap();
+    assert!(last.contains("\"n\""), "a rule forbids a part of it: {last}");
+    let log = log_of(&home, &session);
+    let wanted: Vec<String> = log
+        .iter()
+        .filter(|event| event["data"]["toolRequests"].is_array())
+        .map(|event| event["data"]["toolRequests"].to_string())
+        .collect();
+    assert!(wanted[0].contains("text of two"), "{wanted:#?}");
+    assert!(wanted[1].contains("--force"), "{wanted:#?}");
+    assert!(
+        wanted[2].contains("three") && !wanted[2].contains("typo"),
+        "{wanted:#?}"
+    );
+}
+
+#[test]
+fn a_call_that_was_completed_is_so_also_if_its_question_is_still_open() {
+    let home = Home::new();
+    let call = json!({ "toolCallId": "c", "kind": "execute", "rawInput": { "command": "touch it" } });
+    let asked = permission(10, call);
+    let asked = asked.split("read -r line").next().unwrap();
+    let done = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+        "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": "all done" } } });
+    let script = format!("{GREETING}{asked}say '{done}'\n{END}");
+    configure(&home, &[("hasty", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "hasty");
+    let prompt = editor.prompt(&session, "go");
+    assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
+    let log = log_of(&home, &session);
+    let ends: Vec<&Value> = log
+        .iter()
+        .filter(|event| event["type"] == "tool.execution_complete")
+        .collect();
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert_eq!(ends[0]["data"]["success"], true, "{}", ends[0]);
+    assert_eq!(ends[0]["data"]["result"]["content"], "all done", "{}", ends[0]);
+}

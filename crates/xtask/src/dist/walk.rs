@@ -41,6 +41,8 @@ struct Way {
     install: &'static str,
     program: &'static str,
     remove: &'static str,
+    /// Tells the installed versions, where something keeps them.
+    listed: Option<&'static str>,
 }
 
 const WAYS: [Way; 5] = [
@@ -49,24 +51,28 @@ const WAYS: [Way; 5] = [
         install: "sh @/install.sh --from @",
         program: "$HOME/.local/bin/lodge",
         remove: "sh @/install.sh --uninstall",
+        listed: None,
     },
     Way {
         name: "tarball",
         install: "tar -xzf @/lodge-*.tar.gz -C $HOME --one-top-level=lodge --strip-components=1",
         program: "$HOME/lodge/bin/lodge",
         remove: "rm -r $HOME/lodge",
+        listed: None,
     },
     Way {
         name: "Debian package",
         install: "dpkg --install @/lodge_*.deb",
         program: "lodge",
         remove: "dpkg --purge lodge",
+        listed: Some("dpkg-query --show lodge | cut -f 2"),
     },
     Way {
         name: "wheel",
         install: "pip3 install --no-index --quiet @/lodge_host-*.whl",
         program: "lodge",
         remove: "pip3 uninstall --yes --quiet lodge-host",
+        listed: Some("pip3 list --format=freeze | sed -n 's/^lodge-host==//p'"),
     },
     Way {
         name: "npm packages",
@@ -74,6 +80,7 @@ const WAYS: [Way; 5] = [
                   @/lodge-host-linux-x64-*.tgz @/lodge-host-[0-9]*.tgz",
         program: "lodge",
         remove: "npm uninstall --global --loglevel=error lodge-host lodge-host-linux-x64",
+        listed: Some("npm list --global --depth=0 | sed -n 's/.* lodge-host[^@]*@//p'"),
     },
 ];
 
@@ -107,13 +114,13 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
         Some(root) => root.canonicalize()?,
         None => debian()?,
     });
-    root.prepare(&binary)?;
+    let next = root.prepare(&binary)?;
     println!(
         "{:<16}{:>9}{:>9}{:>9}{:>9}{:>9}",
         "seconds", "install", "version", "answer", "upgrade", "remove"
     );
     for way in &WAYS {
-        let times = walk(&root, way).with_context(|| way.name)?;
+        let times = walk(&root, way, &next).with_context(|| way.name)?;
         let times: String = times
             .iter()
             .map(|time| format!("{:>9.2}", time.as_secs_f64()))
@@ -124,7 +131,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn walk(root: &Root, way: &Way) -> Result<[Duration; 5]> {
+fn walk(root: &Root, way: &Way, next: &str) -> Result<[Duration; 5]> {
     // What a walk that failed left behind.
     let _ = root.sh(&way.remove.replace('@', "/packages"));
     root.seed()?;
@@ -152,6 +159,16 @@ fn walk(root: &Root, way: &Way) -> Result<[Duration; 5]> {
 
     let (_, upgrade) = root.sh(&way.install.replace('@', "/next"))?;
     in_home("say by the host")?;
+    // The program itself is the same one in both packages.
+    if let Some(listed) = way.listed {
+        let (versions, _) = root.sh(listed)?;
+        let versions: Vec<&str> = versions.split_whitespace().collect();
+        let is_next = |version: &&str| *version == next;
+        ensure!(
+            !versions.is_empty() && versions.iter().all(is_next),
+            "after the upgrade to {next}, the versions {versions:?} are installed"
+        );
+    }
 
     let (_, remove) = root.sh(&way.remove.replace('@', "/next"))?;
     let left: Vec<_> = root.files()?.difference(&before).cloned().collect();
@@ -160,6 +177,15 @@ fn walk(root: &Root, way: &Way) -> Result<[Duration; 5]> {
     let log = state.join("session-state").join(EARLIER_SESSION.0).join("events.jsonl");
     ensure!(log.is_file(), "the home is gone");
     Ok([install, version, answered, upgrade, remove])
+}
+
+/// The version after a version.
+fn next(version: &str) -> Result<String> {
+    let (start, patch) = version.rsplit_once('.').context("a version has dots")?;
+    let patch: u64 = patch
+        .parse()
+        .with_context(|| format!("{version} has no next version"))?;
+    Ok(format!("{start}.{}", patch + 1))
 }
 
 /// A Debian below target/, made once.
@@ -185,20 +211,17 @@ fn debian() -> Result<PathBuf> {
 struct Root(PathBuf);
 
 impl Root {
-    /// Brings what cannot be fetched later: Node.js, the packages, and packages of a next version.
-    fn prepare(&self, binary: &Path) -> Result<()> {
+    /// Brings what cannot be fetched later: Node.js, the packages, and packages of a next version. That version.
+    fn prepare(&self, binary: &Path) -> Result<String> {
         let node = self.0.join("opt/node");
         if !node.join("node_modules/npm").exists() {
             clients::install_node_into(&node)?;
         }
         let mut release = Release::gather(binary, binary, 1)?;
         release.write(&self.0.join("packages"))?;
-        release.version = format!(
-            "{}.1",
-            release.version.rsplit_once('.').map_or("0.1", |(start, _)| start)
-        );
+        release.version = next(&release.version)?;
         release.write(&self.0.join("next"))?;
-        Ok(())
+        Ok(release.version)
     }
 
     /// A new newcomer, with the home of an earlier build.
@@ -255,5 +278,18 @@ impl Root {
         let kept: Vec<PathBuf> = kept.collect();
         files.retain(|path| !kept.iter().any(|dir| path.starts_with(dir)));
         Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next;
+
+    #[test]
+    fn the_next_version_is_another_one() {
+        for (version, expected) in [("0.1.0", "0.1.1"), ("0.1.1", "0.1.2"), ("1.2.9", "1.2.10")] {
+            assert_eq!(next(version).unwrap(), expected);
+        }
+        assert!(next("1.0.0-rc").is_err());
     }
 }
