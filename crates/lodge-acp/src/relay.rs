@@ -1,7 +1,10 @@
 //! Sessions that another host of the fleet has in use: what the editor says of one is handed on to that host, and what that host
 //! says goes to the editor. The editor sees one connection; the other host sees an editor of its own.
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
 
 use lodge_host::{Link, Wire};
 use lodge_rpc::{Error, INTERNAL_ERROR, LONGEST, Line, Lines, Message, Peer};
@@ -10,14 +13,17 @@ use tokio::io::AsyncRead;
 
 use crate::connection::{Connection, failed};
 
+const DELETE: &str = "session/delete";
 /// Requests that want a session which the editor does not have open.
-const OPENING: [&str; 3] = ["session/load", "session/resume", "session/delete"];
+const OPENING: [&str; 3] = ["session/load", "session/resume", DELETE];
 /// Requests after which it does not have the session open any more.
-const CLOSING: [&str; 2] = ["session/close", "session/delete"];
+const CLOSING: [&str; 2] = ["session/close", DELETE];
 
 /// The way to the host that has a session in use.
 pub(crate) struct Relay {
     owner: Peer,
+    /// Whether the editor has it open there.
+    is_open: AtomicBool,
 }
 
 impl Drop for Relay {
@@ -52,16 +58,28 @@ pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &V
     let relay = match connection.relay(session) {
         Some(relay) => relay,
         None if OPENING.contains(&method) && connection.session(session).is_err() => {
-            let link = connection.host().way_to(session, Wire::Acp).await.map_err(failed)?;
+            let link = match connection.host().way_to(session, Wire::Acp).await {
+                // Deleting needs nothing of the session, neither its directory nor its host.
+                Err(_) if method == DELETE => return Ok(None),
+                link => link.map_err(failed)?,
+            };
             let Some(link) = link else { return Ok(None) };
             connect(connection, session, link).await?
         }
         None => return Ok(None),
     };
     let answer = relay.call(method, params).await;
+    let (closes, opens) = (CLOSING.contains(&method), OPENING.contains(&method));
     let is_over = match answer {
-        Ok(_) => CLOSING.contains(&method),
-        Err(_) => OPENING.contains(&method),
+        Ok(_) if opens && !closes => {
+            relay.is_open.store(true, Ordering::Relaxed);
+            // Another request that failed meanwhile may have left it.
+            connection.keep_relay(session, relay);
+            false
+        }
+        Ok(_) => closes,
+        // A session that is open stays so.
+        Err(_) => opens && !relay.is_open.load(Ordering::Relaxed),
     };
     if is_over {
         connection.forget_relay(session);
@@ -74,7 +92,10 @@ async fn connect(connection: &Arc<Connection>, session: &str, link: Box<dyn Link
     let owner = Peer::default();
     let (input, output) = tokio::io::split(link);
     tokio::spawn(owner.clone().write_to(output));
-    let relay = Arc::new(Relay { owner });
+    let relay = Arc::new(Relay {
+        owner,
+        is_open: AtomicBool::new(false),
+    });
     let kept = connection.keep_relay(session, relay.clone());
     if !Arc::ptr_eq(&kept, &relay) {
         return Ok(kept);

@@ -21,7 +21,7 @@ use crate::{
     listener::{Listener, speak_http},
     local,
     methods::Chats,
-    migrate,
+    migrate, relay,
 };
 
 /// Why the face does not listen.
@@ -151,7 +151,7 @@ impl Server {
     /// Serves streams that lead to clients of other hosts.
     pub fn links(&self) -> Links {
         Links {
-            router: self.router.clone().layer(Extension(Admission::owner())),
+            router: self.router.clone(),
             connections: self.doorway.face.host.connections().clone(),
         }
     }
@@ -166,7 +166,8 @@ impl Server {
     }
 }
 
-/// Serves streams that lead to clients of other hosts. Those hosts checked who they are and what each may do.
+/// Serves streams that lead to clients of other hosts. Those hosts let them in and say first who each is; what it may do is checked here
+/// as well.
 #[derive(Clone)]
 pub struct Links {
     router: Router,
@@ -174,10 +175,17 @@ pub struct Links {
 }
 
 impl Links {
-    /// Serves one, until it ends.
-    pub fn serve(&self, stream: UnixStream) -> impl Future<Output = ()> + Send + use<> {
-        let slot = Arc::new(self.connections.admit(None));
-        speak_http(stream, self.router.clone(), slot)
+    /// Serves one that comes from the host of this name, until it ends.
+    pub fn serve(&self, mut stream: UnixStream, from: String) -> impl Future<Output = ()> + Send + use<> {
+        let (router, slot) = (self.router.clone(), Arc::new(self.connections.admit(None)));
+        async move {
+            let Some(introduction) = relay::introduction(&mut stream).await else {
+                tracing::warn!(from, "a host did not say who its client is");
+                return;
+            };
+            let admission = Admission::introduced(&from, introduction);
+            speak_http(stream, router.layer(Extension(admission)), slot).await;
+        }
     }
 }
 

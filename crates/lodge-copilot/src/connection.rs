@@ -276,7 +276,7 @@ impl Connection {
         // Asking the others takes a moment, in which other requests are served.
         let (this, method, id) = (self.clone(), method.to_owned(), id.to_owned());
         tokio::spawn(async move {
-            match relay::reach(&this, &session).await {
+            match relay::reach(&this, &method, &session).await {
                 Ok(None) => this.request_here(&method, &id, params).await,
                 Ok(Some(relay)) => relay.forward(&id, &method, &params),
                 Err(error) => this.finish(&method, &id, Err(error.into())),

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -22,10 +22,11 @@ use crate::{
     rpc::{Incoming, Params, Reply, RpcError},
 };
 
+const DELETE: &str = "session.delete";
 /// Requests that want a session which the client does not have open.
-pub(crate) const OPENING: [&str; 2] = ["session.resume", "session.delete"];
+pub(crate) const OPENING: [&str; 2] = ["session.resume", DELETE];
 /// Requests after which the client does not have it open any more.
-const CLOSING: [&str; 2] = ["session.destroy", "session.delete"];
+const CLOSING: [&str; 2] = ["session.destroy", DELETE];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,24 +48,37 @@ struct Asked {
 /// The way to the host that has one of the client's sessions in use.
 pub(crate) struct Relay {
     session: String,
+    client: Peer,
     owner: Peer,
+    /// Whether the client has it open there.
+    is_open: AtomicBool,
     asked: Mutex<HashMap<u64, Asked>>,
     last: AtomicU64,
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        // Whoever still waits is told that no answer comes.
+        for Asked { id, method } in std::mem::take(self.asked.get_mut()).into_values() {
+            let gone = RpcError::failed("the session was left before this was answered");
+            self.client.answer(&id, Err(gone.of_method(&method)));
+        }
         self.owner.close("the client has left the session");
     }
 }
 
 /// Finds the host that uses a session at this moment; nothing when this host can have it.
-pub(crate) async fn reach(ctx: &Ctx, session: &str) -> Result<Option<Arc<Relay>>, HostError> {
-    let Some(link) = ctx.host.way_to(session, Wire::Sdk).await? else {
-        return Ok(None);
+pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Option<Arc<Relay>>, HostError> {
+    let link = match ctx.host.way_to(session, Wire::Sdk).await {
+        // Deleting needs nothing of the session, neither its directory nor its host.
+        Err(_) if method == DELETE => return Ok(None),
+        link => link?,
     };
+    let Some(link) = link else { return Ok(None) };
     let relay = Arc::new(Relay {
         session: session.to_owned(),
+        client: ctx.peer.clone(),
+        is_open: AtomicBool::new(false),
         owner: Peer::new(ctx.shared.options.queue_bytes),
         asked: Mutex::default(),
         last: AtomicU64::new(0),
@@ -108,12 +122,19 @@ impl Relay {
 
     /// What the other host answers.
     fn answered(&self, ctx: &Ctx, number: u64, answer: Result<Reply, RpcError>) {
-        let Some(Asked { id, method }) = self.asked.lock().remove(&number) else {
-            return;
+        let (asked, is_last) = {
+            let mut all = self.asked.lock();
+            (all.remove(&number), all.is_empty())
         };
+        let Some(Asked { id, method }) = asked else { return };
+        let (closes, opens) = (CLOSING.contains(&method.as_str()), OPENING.contains(&method.as_str()));
         let is_over = match &answer {
-            Ok(_) => CLOSING.contains(&method.as_str()),
-            Err(_) => OPENING.contains(&method.as_str()),
+            Ok(_) => {
+                self.is_open.fetch_or(opens && !closes, Ordering::Relaxed);
+                closes
+            }
+            // A session that is open stays so, and whoever else waits is answered.
+            Err(_) => opens && is_last && !self.is_open.load(Ordering::Relaxed),
         };
         ctx.peer.answer(&id, answer);
         if is_over {

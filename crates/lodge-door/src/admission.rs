@@ -93,6 +93,22 @@ pub struct Admission {
     pub identity: Identity,
     role: Role,
     revoked: CancellationToken,
+    /// The host that let it in, where that is another one.
+    via: Option<String>,
+}
+
+/// An admission as one host tells another of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Introduction {
+    role: Role,
+    #[serde(default)]
+    device: Option<Device>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Device {
+    id: String,
+    name: String,
 }
 
 impl Admission {
@@ -102,7 +118,47 @@ impl Admission {
             identity: Identity::Owner,
             role: Role::Owner,
             revoked: CancellationToken::new(),
+            via: None,
         }
+    }
+
+    /// Somebody whom another host let in. Its device is that host's: it has the host's name before its own id, and no device of this
+    /// host has that id. A device is never the owner, whatever it is said to be.
+    pub fn introduced(by: &str, introduction: Introduction) -> Self {
+        let Introduction { role, device } = introduction;
+        let (identity, role) = match device {
+            None => (Identity::Owner, role),
+            Some(Device { id, name }) => {
+                let id = format!("{by}/{id}");
+                (Identity::Device { id, name }, role.min(Role::Full))
+            }
+        };
+        Self {
+            identity,
+            role,
+            revoked: CancellationToken::new(),
+            via: Some(by.to_owned()),
+        }
+    }
+
+    /// What another host is told of it.
+    pub fn introduction(&self) -> Introduction {
+        let device = match &self.identity {
+            Identity::Owner => None,
+            Identity::Device { id, name } => Some(Device {
+                id: id.clone(),
+                name: name.clone(),
+            }),
+        };
+        Introduction {
+            role: self.role,
+            device,
+        }
+    }
+
+    /// The other host that let it in; nothing when this one did.
+    pub fn via(&self) -> Option<&str> {
+        self.via.as_deref()
     }
 
     pub(crate) fn device(id: String, name: String, role: Role, revoked: CancellationToken) -> Self {
@@ -110,6 +166,7 @@ impl Admission {
             identity: Identity::Device { id, name },
             role,
             revoked,
+            via: None,
         }
     }
 
@@ -165,6 +222,21 @@ mod tests {
         assert!(admission.check(Role::View).is_ok());
         revoked.cancel();
         assert!(admission.check(Role::View).is_err());
+    }
+
+    #[test]
+    fn another_host_hears_who_it_is_and_what_it_may_do() {
+        let device = |role| Admission::device("d".into(), "phone".into(), role, CancellationToken::new());
+        let told = |admission: &Admission| {
+            let text = serde_json::to_string(&admission.introduction()).expect("plain data");
+            Admission::introduced("one", serde_json::from_str(&text).expect("an introduction"))
+        };
+        let phone = told(&device(Role::Approve));
+        assert_eq!((phone.identity.device(), phone.role()), (Some("one/d"), Role::Approve));
+        assert_eq!(phone.via(), Some("one"));
+        let owner = told(&Admission::owner());
+        assert_eq!((owner.identity.device(), owner.role()), (None, Role::Owner));
+        assert_eq!(told(&device(Role::Owner)).role(), Role::Full);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod secret;
 mod tickets;
 
 pub use self::{
-    admission::{Admission, Identity, Role},
+    admission::{Admission, Identity, Introduction, Role},
     ancestry::{PersonsTerminal, Refused},
     devices::Device,
     disk_full::lacks_room,

@@ -119,8 +119,12 @@ impl Host {
 
     /// Whether an id is that of this host, or of an earlier start of it.
     pub fn is_named(&self, id: &str) -> bool {
-        let name = |id: &str| id.rsplit_once('-').map(|(name, _)| name.to_owned());
-        name(id) == name(&self.id)
+        name_in(id) == self.name()
+    }
+
+    /// The host's name, which stays when it is started again.
+    pub fn name(&self) -> &str {
+        name_in(&self.id)
     }
 
     /// The host's id.
@@ -211,4 +215,9 @@ fn host_info(lease: &Stored) -> Option<HostInfo> {
         id: names::session(lease.subject.rsplit('.').next()?)?,
         announcement: serde_json::from_slice(&lease.payload).ok()?,
     })
+}
+
+/// The name in a host's id.
+fn name_in(id: &str) -> &str {
+    id.rsplit_once('-').map_or(id, |(name, _)| name)
 }

@@ -40,11 +40,16 @@ const STILL_HERE: u8 = b'p';
 const END: u8 = b'e';
 
 impl Fleet {
-    /// Links this host to what another one serves under a name: nothing when that host does not answer, or serves no such thing.
+    /// Links the host of this name to what another one serves under a name: nothing when that host does not answer, or serves no such thing.
     ///
     /// # Errors
     /// When the connection to the servers does not work.
-    pub async fn link(&self, host: &str, serves: &str) -> Result<Option<tokio::io::DuplexStream>, FleetError> {
+    pub async fn link(
+        &self,
+        from: &str,
+        host: &str,
+        serves: &str,
+    ) -> Result<Option<tokio::io::DuplexStream>, FleetError> {
         let link = Uuid::new_v4().to_string();
         let client = self.jetstream().client().clone();
         let incoming = listen(&client, down(&link)).await?;
@@ -52,6 +57,7 @@ impl Fleet {
         let request = Request::Link {
             serves: serves.to_owned(),
             link,
+            from: from.to_owned(),
         };
         if self.ask(host, &request).await? != Some(Reply::Linked) {
             return Ok(None);

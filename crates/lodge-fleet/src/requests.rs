@@ -34,6 +34,8 @@ pub enum Request {
         serves: String,
         /// The link's own name.
         link: String,
+        /// The host that asks, by its name.
+        from: String,
     },
 }
 

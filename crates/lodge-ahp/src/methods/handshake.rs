@@ -1,6 +1,6 @@
 //! Coming, coming back, listening.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ahp_types::commands::AutomationCapabilities;
 use lodge_host::KnownClient;
@@ -12,7 +12,7 @@ use crate::{
     automations,
     relay::{self, Hold},
     rpc::{self, RpcError, RpcResult, code},
-    state::{Closing, NoSubscription, Peer, Resumed, conn},
+    state::{Closing, Conn, NoSubscription, Peer, Resumed},
     talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
@@ -94,9 +94,8 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     if let Some(locale) = params.locale.as_deref().filter(|locale| !is_language_tag(locale)) {
         return RpcError::params(format!("{locale:?} is not a language tag (BCP 47), such as \"en-US\"")).into();
     }
-    if let Some(known) = face.host.marks().client(&params.client_id)
-        && let Err(error) = check_client(conn, &known)
-    {
+    let known = face.host.marks().client(&params.client_id);
+    if let Err(error) = check_client(request, &params.client_id, known.as_ref()) {
         return error.into();
     }
     let peer = Peer {
@@ -105,14 +104,17 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         version: chosen.clone(),
         name: params.client_info.and_then(|info| info.name).unwrap_or_default(),
     };
-    let device = conn.admission.identity.device();
-    let known = KnownClient {
-        version: chosen.clone(),
-        name: peer.name.clone(),
-        device: device.map(str::to_owned),
-        locale: params.locale,
-    };
-    face.host.marks().remember_client(&peer.client, &known);
+    // One that another host let in is remembered there, and comes back there.
+    if conn.admission.via().is_none() {
+        let device = conn.admission.identity.device();
+        let known = KnownClient {
+            version: chosen.clone(),
+            name: peer.name.clone(),
+            device: device.map(str::to_owned),
+            locale: params.locale,
+        };
+        face.host.marks().remember_client(&peer.client, &known);
+    }
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
     let elsewhere = open_all(request, &peer, &wanted).await;
@@ -156,9 +158,25 @@ fn is_language_tag(text: &str) -> bool {
 }
 
 /// A device may not come as a client of somebody else: it would be asked and told what is meant for that one.
-fn check_client(conn: &conn::Conn, known: &KnownClient) -> Result<(), RpcError> {
-    let device = conn.admission.identity.device();
-    if device.is_none() || device == known.device.as_deref() {
+fn check_client(request: &Request<'_>, client: &str, known: Option<&KnownClient>) -> Result<(), RpcError> {
+    let device = request.conn.admission.identity.device();
+    let Some(device) = device else { return Ok(()) };
+    let is_known = known.is_none_or(|known| known.device.as_deref() == Some(device));
+    // Those of other hosts are not remembered.
+    let is_elsewhere = |other: &&Arc<Conn>| {
+        let is_it = other.peer().is_some_and(|peer| *peer.client == *client);
+        is_it && other.admission.identity.device().is_some_and(|other| other != device)
+    };
+    if is_known
+        && !request
+            .face
+            .inner
+            .lock()
+            .core
+            .conns
+            .values()
+            .any(|other| is_elsewhere(&other))
+    {
         return Ok(());
     }
     let text = "this clientId belongs to a client on another device; choose a new one";
@@ -217,7 +235,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     let Some(known) = face.host.marks().client(&params.client_id) else {
         return RpcError::new(code::NOT_FOUND, "unknown client; send initialize").into();
     };
-    if let Err(error) = check_client(conn, &known) {
+    if let Err(error) = check_client(request, &params.client_id, Some(&known)) {
         return error.into();
     }
     let peer = Peer {
@@ -294,7 +312,7 @@ struct SnapshotResult {
     snapshots: Vec<Box<RawValue>>,
 }
 
-fn is_same(other: &conn::Conn, this: &conn::Conn, peer: &Peer) -> bool {
+fn is_same(other: &Conn, this: &Conn, peer: &Peer) -> bool {
     other.id != this.id && other.peer().is_some_and(|known| known.client == peer.client)
 }
 

@@ -27,7 +27,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a client may take that the other host asks something.
 const CLIENT: Duration = Duration::from_secs(300);
 
-/// The way to the host that has a session in use.
+/// How long what a client said is still handed on after it has left.
+const LAST_WORDS: Duration = Duration::from_secs(30);
+
+/// The way to the host that has a session in use. It is left when the client neither listens to anything nor waits for anything there.
 pub(super) struct Relay {
     pub(super) session: String,
     face: Arc<Face>,
@@ -38,6 +41,8 @@ pub(super) struct Relay {
 
 #[derive(Default)]
 pub(super) struct Inner {
+    /// How many are about to ask something.
+    claims: usize,
     last: u64,
     asked: HashMap<u64, Asked>,
     /// What the client listens to over there.
@@ -47,10 +52,18 @@ pub(super) struct Inner {
     held: Vec<Frame>,
 }
 
-/// Who waits for an answer of the other host, and what is listened to with it.
+/// Who waits for an answer of the other host, and what a good one means.
 pub(super) struct Asked {
     pub(super) by: By,
-    pub(super) listens_to: Option<String>,
+    pub(super) then: Then,
+}
+
+pub(super) enum Then {
+    Nothing,
+    /// The client listens to this channel.
+    Listens(String),
+    /// There is no session any more.
+    IsOver,
 }
 
 pub(super) enum By {
@@ -58,6 +71,48 @@ pub(super) enum By {
     Client(Box<RawValue>),
     /// This host.
     Here(oneshot::Sender<RpcResult>),
+}
+
+/// While there is one, the relay is not left.
+pub(super) struct Claim(Arc<Relay>);
+
+impl Claim {
+    pub(super) fn new(relay: &Arc<Relay>) -> Self {
+        relay.inner.lock().claims += 1;
+        Self(relay.clone())
+    }
+
+    pub(super) fn is(&self, relay: &Arc<Relay>) -> bool {
+        Arc::ptr_eq(&self.0, relay)
+    }
+}
+
+impl std::ops::Deref for Claim {
+    type Target = Arc<Relay>;
+
+    fn deref(&self) -> &Arc<Relay> {
+        &self.0
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.inner.lock().claims -= 1;
+        self.0.conn.relays.leave_unused(&self.0);
+    }
+}
+
+/// Whoever still waits when the relay goes is told that no answer comes.
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let asked = std::mem::take(&mut self.inner.get_mut().asked);
+        for Asked { by, .. } in asked.into_values() {
+            if let By::Client(id) = by {
+                let gone = RpcError::new(code::INTERNAL_ERROR, "the session was left before this was answered");
+                self.conn.push(rpc::response(Some(&id), &Err(gone)));
+            }
+        }
+    }
 }
 
 /// While there is one, the client hears nothing of a session: it is to get a snapshot first.
@@ -72,6 +127,8 @@ impl Drop for Hold {
                 self.0.tell(&frame);
             }
         }
+        drop(inner);
+        self.0.conn.relays.leave_unused(&self.0);
     }
 }
 
@@ -153,7 +210,10 @@ impl Relay {
     pub(super) async fn call(&self, method: &str, params: &Value) -> RpcResult {
         let (sender, answer) = oneshot::channel();
         let by = By::Here(sender);
-        let asked = Asked { by, listens_to: None };
+        let asked = Asked {
+            by,
+            then: Then::Nothing,
+        };
         self.ask(method, &params.to_string(), asked).await;
         self.within_patience(answer).await
     }
@@ -164,7 +224,7 @@ impl Relay {
         let (sender, answer) = oneshot::channel();
         let asked = Asked {
             by: By::Here(sender),
-            listens_to: Some(channel.to_owned()),
+            then: Then::Listens(channel.to_owned()),
         };
         let hold = {
             self.inner.lock().holds += 1;
@@ -174,6 +234,12 @@ impl Relay {
         self.ask("subscribe", &params, asked).await;
         let result = self.within_patience(answer).await?;
         Ok((self.snapshot(&result), hold))
+    }
+
+    /// Whether nobody listens to anything there, waits for anything or is about to.
+    pub(super) fn is_unused(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.claims == 0 && inner.holds == 0 && inner.asked.is_empty() && inner.channels.is_empty()
     }
 
     async fn within_patience(&self, answer: oneshot::Receiver<RpcResult>) -> RpcResult {
@@ -272,12 +338,18 @@ impl Relay {
 
     fn answered(&self, number: u64, answer: RpcResult) {
         let mut inner = self.inner.lock();
-        let Some(Asked { by, listens_to }) = inner.asked.remove(&number) else {
+        let Some(Asked { by, then }) = inner.asked.remove(&number) else {
             return;
         };
-        let listens = listens_to.filter(|_| answer.is_ok());
-        let is_subscribed = listens.is_some();
-        inner.channels.extend(listens);
+        let mut is_subscribed = false;
+        match then {
+            Then::Listens(channel) if answer.is_ok() => {
+                is_subscribed = true;
+                inner.channels.insert(channel);
+            }
+            Then::IsOver if answer.is_ok() => inner.channels.clear(),
+            _ => {}
+        }
         match by {
             By::Here(waiting) => drop(waiting.send(answer)),
             By::Client(id) => {
@@ -287,6 +359,8 @@ impl Relay {
                 self.conn.push(rpc::response(Some(&id), &answer));
             }
         }
+        drop(inner);
+        self.conn.relays.leave_unused(self);
     }
 }
 
@@ -309,8 +383,8 @@ impl Inner {
     }
 }
 
-/// Carries messages both ways until either end is gone. If that is the other host, the client has to come back: nobody knows what
-/// it missed.
+/// Carries messages both ways until the other host is gone or the relay is left. When it is the other host, the client has to come
+/// back: nobody knows what it missed. What a client said before it went is still handed on.
 pub(super) async fn carry(
     conn: Arc<Conn>,
     relay: Weak<Relay>,
@@ -334,11 +408,15 @@ pub(super) async fn carry(
             }
         }
     };
+    let last_words = async {
+        conn.ended().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
     tokio::select! {
         // Nobody has the relay any more: the client has left the session.
         () = sending => {}
         () = listening => {}
-        () = conn.ended() => return,
+        () = last_words => {}
     }
     let Some(relay) = relay.upgrade() else { return };
     if conn.relays.remove(&relay.session) {

@@ -1,20 +1,24 @@
 //! Sessions that another host of the fleet has in use: what a client says of one is handed on to that host, and what that host
 //! says goes to the client, under numbers of this host. The client sees one connection; the other host sees a client of its
-//! own, with the same id. This host lets the client in, so it also says what the client may do.
+//! own, with the same id. This host lets the client in and says who it is; what it may do is checked on both.
 
 mod link;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use lodge_door::Introduction;
 use lodge_host::{Link, Wire};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
-use tokio::sync::mpsc;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    sync::mpsc,
+};
 use tokio_tungstenite::{client_async_with_config, tungstenite::protocol::WebSocketConfig};
 
 pub(crate) use self::link::Hold;
-use self::link::{Asked, By, PATIENCE, Relay, carry};
+use self::link::{Asked, By, Claim, PATIENCE, Relay, Then, carry};
 use crate::{
     actions, annotations,
     changesets::Kind,
@@ -24,18 +28,71 @@ use crate::{
     state::{Conn, Peer},
     uri,
     version::Dialect,
+    wire::Origin,
 };
 
 /// How many messages wait for the other host before the client's next one is not read.
 const WAITING: usize = 64;
+
+/// So many sessions of other hosts a connection can have to do with at a time.
+const MOST: usize = 256;
+/// How long another host may take to say who its client is, and how much that may be.
+const INTRODUCTION: (Duration, usize) = (Duration::from_secs(10), 4 << 10);
+
+/// What is handed on, and by what it names the session. Everything else is this host's, and so is what nobody has thought of yet.
+const HANDED_ON: [(&str, Field); 13] = [
+    ("subscribe", Field::Channel),
+    ("unsubscribe", Field::Channel),
+    ("dispatchAction", Field::Channel),
+    ("disposeSession", Field::Channel),
+    ("createChat", Field::Channel),
+    ("disposeChat", Field::Channel),
+    ("moveChat", Field::Channel),
+    ("invokeChangesetOperation", Field::Channel),
+    ("fetchTurns", Field::Channel),
+    ("completions", Field::Channel),
+    ("lodge/todos", Field::Channel),
+    ("lodge/signIn", Field::Channel),
+    ("resourceRead", Field::Uri),
+];
+
+/// The field in which a message names its session.
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    Channel,
+    /// The contents of a tool call; other addresses are about no session.
+    Uri,
+}
 
 /// The sessions of other hosts that a connection has to do with, by their addresses.
 #[derive(Default)]
 pub(crate) struct Relays(Mutex<HashMap<String, Arc<Relay>>>);
 
 impl Relays {
-    fn get(&self, session: &str) -> Option<Arc<Relay>> {
-        self.0.lock().get(session).cloned()
+    fn get(&self, session: &str) -> Option<Claim> {
+        self.0.lock().get(session).map(Claim::new)
+    }
+
+    /// Adds one; answers with the one that is there already, if there is.
+    fn add(&self, relay: &Arc<Relay>) -> Result<Claim, RpcError> {
+        let mut all = self.0.lock();
+        if all.len() >= MOST {
+            let text = format!("a connection can have to do with {MOST} sessions of other hosts at a time");
+            return Err(RpcError::new(code::TOO_BUSY, text));
+        }
+        Ok(Claim::new(all.entry(relay.session.clone()).or_insert(relay.clone())))
+    }
+
+    /// Leaves one that nobody needs any more.
+    fn leave_unused(&self, relay: &Relay) {
+        let mut all = self.0.lock();
+        let is_it = |kept: &Arc<Relay>| std::ptr::eq(&raw const **kept, relay);
+        let left = match all.get(&relay.session).is_some_and(is_it) && relay.is_unused() {
+            true => all.remove(&relay.session),
+            false => None,
+        };
+        drop(all);
+        drop(left);
     }
 
     /// Leaves one. False when it was left before.
@@ -51,17 +108,18 @@ impl Relays {
     }
 }
 
-/// What messages name. What is none of this is about no session.
+/// What messages name.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Names {
     #[serde(default)]
     channel: Option<String>,
     #[serde(default)]
-    session: Option<Value>,
-    #[serde(default)]
     uri: Option<String>,
     #[serde(default)]
     action: Option<Value>,
+    #[serde(default)]
+    client_seq: Option<i64>,
 }
 
 /// Hands a message on when it is about a session that another host has in use; gives it back otherwise.
@@ -72,6 +130,9 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
     let (Incoming::Request { method, params, .. } | Incoming::Notification { method, params }) = &incoming else {
         return Some(incoming);
     };
+    let Some((_, field)) = HANDED_ON.iter().find(|(name, _)| name == method) else {
+        return Some(incoming);
+    };
     let Ok(names) = rpc::params::<Names>(params.as_deref()) else {
         return Some(incoming);
     };
@@ -79,16 +140,33 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
         ("dispatchAction", Some(action)) => actions::may_dispatch(&conn.admission, action),
         _ => methods::find(method, Some(peer)).map_or(Ok(()), |method| conn.admission.check(method.role)),
     };
-    if allowed.is_err() {
+    let named = match field {
+        Field::Channel => names.channel.as_deref(),
+        Field::Uri => {
+            let uri = names.uri.as_deref();
+            uri.filter(|uri| uri::path(uri).is_none() && uri::session_of_content(uri).is_some())
+        }
+    };
+    let Some(named) = named.filter(|_| allowed.is_ok()) else {
         return Some(incoming);
-    }
-    let relay = match find_any(face, conn, peer, &names).await {
+    };
+    let relay = match find(face, conn, peer, named).await {
         Ok(Some(relay)) => relay,
         Ok(None) => return Some(incoming),
-        // Whoever asks is told; an action for a channel that cannot be reached is ignored like one for a channel that is not there.
+        // Deleting needs nothing of the session, neither its directory nor its host.
+        Err(_) if method == "disposeSession" => return Some(incoming),
         Err(error) => {
-            if let Incoming::Request { id, .. } = &incoming {
-                conn.push(rpc::response(Some(id), &Err(error)));
+            match (&incoming, &names.action) {
+                (Incoming::Request { id, .. }, _) => conn.push(rpc::response(Some(id), &Err(error))),
+                (_, Some(action)) => {
+                    let origin = Origin {
+                        client_id: peer.client.clone(),
+                        client_seq: names.client_seq.unwrap_or_default(),
+                    };
+                    let core = &face.inner.lock().core;
+                    core.reject(conn, named, action, &origin, &error.message);
+                }
+                _ => {}
             }
             return None;
         }
@@ -97,19 +175,36 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
     if let Incoming::Request { id, .. } = &incoming {
         let asked = Asked {
             by: By::Client(id.clone()),
-            listens_to: names.channel.filter(|_| method == "subscribe"),
+            then: match method.as_str() {
+                "subscribe" => Then::Listens(named.to_owned()),
+                "disposeSession" => Then::IsOver,
+                _ => Then::Nothing,
+            },
         };
         relay.ask(method, text, asked).await;
         return None;
     }
     relay.notify(method, text).await;
-    if let Some(channel) = names.channel.filter(|_| method == "unsubscribe") {
-        let mut inner = relay.inner.lock();
-        if inner.channels.remove(&channel) && inner.channels.is_empty() {
-            conn.relays.remove(&relay.session);
-        }
+    if method == "unsubscribe" {
+        relay.inner.lock().channels.remove(named);
     }
     None
+}
+
+/// Reads who the client is that another host hands on: one line, before everything else.
+pub(crate) async fn introduction(stream: &mut (impl AsyncRead + Unpin)) -> Option<Introduction> {
+    let (patience, longest) = INTRODUCTION;
+    let mut line = Vec::new();
+    let reading = async {
+        while line.len() < longest {
+            match stream.read_u8().await.ok()? {
+                b'\n' => return serde_json::from_slice(&line).ok(),
+                byte => line.push(byte),
+            }
+        }
+        None
+    };
+    tokio::time::timeout(patience, reading).await.ok()?
 }
 
 /// Listens, for a client that comes or comes back, to something of a session that another host has in use. The client hears nothing
@@ -133,26 +228,8 @@ pub(crate) async fn listen(
         .ok()
 }
 
-async fn find_any(
-    face: &Arc<Face>,
-    conn: &Arc<Conn>,
-    peer: &Peer,
-    names: &Names,
-) -> Result<Option<Arc<Relay>>, RpcError> {
-    let session = names.session.as_ref().and_then(Value::as_str);
-    for uri in [names.channel.as_deref(), session, names.uri.as_deref()]
-        .into_iter()
-        .flatten()
-    {
-        if let Some(relay) = find(face, conn, peer, uri).await? {
-            return Ok(Some(relay));
-        }
-    }
-    Ok(None)
-}
-
 /// The way to the host that has the session of this address in use; nothing when it is here or can be.
-async fn find(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, uri: &str) -> Result<Option<Arc<Relay>>, RpcError> {
+async fn find(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, uri: &str) -> Result<Option<Claim>, RpcError> {
     if uri == ahp_types::ROOT_RESOURCE_URI {
         return Ok(None);
     }
@@ -179,31 +256,40 @@ async fn connect(
     conn: &Arc<Conn>,
     peer: &Peer,
     session: String,
-    link: Box<dyn Link>,
-) -> Result<Arc<Relay>, RpcError> {
+    mut link: Box<dyn Link>,
+) -> Result<Claim, RpcError> {
     let failed = |what: &str| RpcError::new(code::INTERNAL_ERROR, format!("the host that has the session {what}"));
     let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-    let greeted = client_async_with_config("ws://localhost/", link, Some(config));
+    let greeted = async {
+        let mut line = serde_json::to_vec(&conn.admission.introduction()).map_err(std::io::Error::from)?;
+        line.push(b'\n');
+        link.write_all(&line).await?;
+        client_async_with_config("ws://localhost/", link, Some(config)).await
+    };
     let (socket, _) = match tokio::time::timeout(PATIENCE, greeted).await {
         Ok(Ok(connected)) => connected,
         Ok(Err(error)) => return Err(failed(&format!("does not let its clients in: {error}"))),
         Err(_) => return Err(failed("does not answer")),
     };
     let (out, queue) = mpsc::channel(WAITING);
-    let relay = Relay::new(face, conn, session.clone(), out);
-    conn.relays.0.lock().insert(session, relay.clone());
+    let relay = Relay::new(face, conn, session, out);
+    let claim = conn.relays.add(&relay)?;
+    if !claim.is(&relay) {
+        return Ok(claim);
+    }
     face.tasks
         .spawn(carry(conn.clone(), Arc::downgrade(&relay), socket, queue));
+    drop(relay);
     let initialize = json!({
         "channel": ahp_types::ROOT_RESOURCE_URI,
         "protocolVersions": [peer.version],
         "clientId": &*peer.client,
         "clientInfo": { "name": peer.name, "version": "" },
     });
-    match relay.call("initialize", &initialize).await {
-        Ok(_) => Ok(relay),
+    match claim.call("initialize", &initialize).await {
+        Ok(_) => Ok(claim),
         Err(error) => {
-            conn.relays.remove(&relay.session);
+            conn.relays.remove(&claim.session);
             Err(error)
         }
     }

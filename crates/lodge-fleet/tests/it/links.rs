@@ -12,11 +12,11 @@ use crate::kit::{self, host};
 async fn echo(fleet: Fleet, host: lodge_fleet::Host) {
     let mut requests = host.requests().await.unwrap();
     while let Some((request, asker)) = requests.next().await {
-        let Some(Request::Link { serves, link }) = request else {
+        let Some(Request::Link { serves, link, from }) = request else {
             asker.answer(&Reply::Unknown).await;
             continue;
         };
-        if serves != "echo" {
+        if (serves.as_str(), from.as_str()) != ("echo", "near") {
             asker.answer(&Reply::Unknown).await;
             continue;
         }
@@ -47,13 +47,13 @@ async fn a_link_carries_bytes_in_order_both_ways_and_ends_with_either_end() {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     // A host that has just started may not listen yet.
     let link = loop {
-        if let Some(link) = near.link(&id, "echo").await.unwrap() {
+        if let Some(link) = near.link("near", &id, "echo").await.unwrap() {
             break link;
         }
         assert!(tokio::time::Instant::now() < deadline, "the host does not link");
     };
-    assert!(near.link(&id, "nothing").await.unwrap().is_none());
-    assert!(near.link("nobody", "echo").await.unwrap().is_none());
+    assert!(near.link("near", &id, "nothing").await.unwrap().is_none());
+    assert!(near.link("near", "nobody", "echo").await.unwrap().is_none());
 
     // Far more than may be on its way at once.
     let sent: Vec<u8> = (0..8 << 20)

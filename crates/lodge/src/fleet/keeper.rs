@@ -23,6 +23,8 @@ const OWNER_MAY_BE_DEAD: Duration = Duration::from_secs(LEASE.as_secs() + 2);
 /// How long to wait for a session that was let go, and for a lease.
 const SOON: Duration = Duration::from_millis(50);
 const LATER: Duration = Duration::from_millis(250);
+/// How long looking for a directory may take. Other hosts wait for the answer, a little longer.
+const LOOKING: Duration = Duration::from_secs(3);
 
 pub(super) struct FleetKeeper {
     pub(super) host: Arc<Host>,
@@ -64,8 +66,13 @@ impl FleetKeeper {
         self.host.announce_drain();
     }
 
+    /// Whether it takes no more sessions.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     fn accepts(&self) -> Result<(), HostError> {
-        match self.draining.load(Ordering::Acquire) {
+        match self.is_draining() {
             false => Ok(()),
             true => Err(HostError::Invalid(
                 "This host is being drained. Connect to another host of the fleet.".into(),
@@ -79,26 +86,30 @@ impl FleetKeeper {
         let fleet = self.host.fleet();
         let owner = fleet.owner(id).await.map_err(told)?;
         let owner = owner.map(|owner| owner.host).filter(|host| host != self.host.id());
-        match (self.missing_directory(id).await?, owner) {
-            (None, None) => Ok(None),
-            (None, Some(host)) => {
-                let session = id.to_owned();
-                let released = fleet.ask(&host, &Request::Release { session }).await.map_err(told)?;
-                Ok((released == Some(Reply::InUse)).then_some(host))
-            }
-            (Some(missing), owner) => {
-                let hosts = fleet.hosts().await.map_err(told)?.into_iter();
-                let others = hosts.map(|host| host.id).filter(|host| host != self.host.id());
-                for host in owner.into_iter().chain(others) {
-                    let path = missing.directory.clone();
-                    let has = fleet.ask(&host, &Request::Directory { path }).await.map_err(told)?;
-                    if has == Some(Reply::Directory { here: true }) {
-                        return Ok(Some(host));
-                    }
-                }
-                Err(missing.waits(id))
+        // Who uses it goes on with it, also when its directory is gone.
+        if let Some(host) = &owner {
+            let session = id.to_owned();
+            let released = fleet.ask(host, &Request::Release { session }).await.map_err(told)?;
+            if released == Some(Reply::InUse) {
+                return Ok(owner);
             }
         }
+        let Some(missing) = self.missing_directory(id).await? else {
+            return Ok(None);
+        };
+        let hosts = fleet.hosts().await.map_err(told)?.into_iter().map(|host| host.id);
+        let (mut hosts, owned): (Vec<_>, Vec<_>) = hosts
+            .filter(|host| host != self.host.id())
+            .partition(|host| Some(host) != owner.as_ref());
+        hosts.splice(0..0, owned);
+        for host in hosts {
+            let path = missing.directory.clone();
+            let has = fleet.ask(&host, &Request::Directory { path }).await.map_err(told)?;
+            if has == Some(Reply::Directory { here: true }) {
+                return Ok(Some(host));
+            }
+        }
+        Err(missing.waits(id))
     }
 
     /// The directory of a session that was last on another host, where this one does not have it.
@@ -210,7 +221,8 @@ impl Keeper for FleetKeeper {
             let Some(host) = self.host_for(id).await? else {
                 return Ok(None);
             };
-            let link = self.host.fleet().link(&host, serves(wire)).await.map_err(told)?;
+            let link = self.host.fleet().link(self.host.name(), &host, serves(wire));
+            let link = link.await.map_err(told)?;
             let link = link.ok_or_else(|| in_use(id, &host))?;
             Ok(Some(Box::new(link) as Box<dyn Link>))
         })
@@ -252,10 +264,10 @@ impl Missing {
     }
 }
 
-/// Whether this host has a directory.
+/// Whether this host has a directory. One that does not say so in time, such as on a mount that hangs, it does not have.
 pub(super) async fn has_directory(path: String) -> bool {
     let looked = tokio::task::spawn_blocking(move || std::path::Path::new(&path).is_dir());
-    looked.await.unwrap_or_default()
+    matches!(tokio::time::timeout(LOOKING, looked).await, Ok(Ok(true)))
 }
 
 /// What links to this wire are called.

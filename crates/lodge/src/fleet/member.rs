@@ -26,8 +26,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often a host that is being drained looks whether more turns have ended.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Serves the other end of a stream to somebody who speaks a wire.
-type Serve = dyn Fn(Wire, UnixStream) + Send + Sync;
+/// Serves the other end of a stream to somebody who speaks a wire, of the host of this name.
+type Serve = dyn Fn(Wire, UnixStream, &str) + Send + Sync;
 
 /// This host's place in its fleet.
 pub(crate) struct Member {
@@ -90,7 +90,7 @@ impl Member {
     }
 
     /// Serves clients of other hosts by this from now on.
-    pub(crate) fn serve(&self, faces: impl Fn(Wire, UnixStream) + Send + Sync + 'static) {
+    pub(crate) fn serve(&self, faces: impl Fn(Wire, UnixStream, &str) + Send + Sync + 'static) {
         let _ = self.faces.set(Box::new(faces));
     }
 
@@ -110,6 +110,7 @@ impl Member {
 }
 
 /// What others ask, and who does it.
+#[derive(Clone)]
 struct HostHere {
     keeper: Arc<FleetKeeper>,
     host: lodge_host::Host,
@@ -119,16 +120,15 @@ struct HostHere {
 impl HostHere {
     /// Does what others ask.
     async fn answer(self, mut requests: Requests) {
-        let (mut draining, mut releasing, mut links) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let (mut draining, mut beside) = (JoinSet::new(), JoinSet::new());
         let drained = CancellationToken::new();
         while let Some((request, asker)) = requests.next().await {
-            while releasing.try_join_next().is_some() {}
-            while links.try_join_next().is_some() {}
+            while beside.try_join_next().is_some() {}
+            // What can take a moment is done beside the others.
             let reply = match request {
                 Some(Request::Release { session }) => {
                     let host = self.host.clone();
-                    // Beside the others: it can take a moment.
-                    releasing.spawn(async move {
+                    beside.spawn(async move {
                         let reply = match host.give_up(&session).await {
                             GivenUp::Yes => Reply::Released,
                             GivenUp::InUse => Reply::InUse,
@@ -146,23 +146,32 @@ impl HostHere {
                         left: self.host.live_count(),
                     }
                 }
-                Some(Request::Directory { path }) => Reply::Directory {
-                    here: has_directory(path).await,
-                },
-                Some(Request::Link { serves, link }) => match self.link(&serves, &link).await {
-                    Ok(Some(carried)) => {
-                        let drained = drained.clone();
-                        links.spawn(async move {
-                            let _ = drained.run_until_cancelled(carried).await;
+                Some(Request::Directory { path }) => {
+                    let keeper = self.keeper.clone();
+                    beside.spawn(async move {
+                        // A host that takes no more sessions has no directory for one.
+                        let here = !keeper.is_draining() && has_directory(path).await;
+                        asker.answer(&Reply::Directory { here }).await;
+                    });
+                    continue;
+                }
+                Some(Request::Link { .. }) if drained.is_cancelled() => Reply::Unknown,
+                Some(Request::Link { serves, link, from }) => {
+                    let (this, drained) = (self.clone(), drained.clone());
+                    beside.spawn(async move {
+                        let carried = this.link(&serves, &link, &from).await;
+                        let carried = carried.unwrap_or_else(|error| {
+                            tracing::warn!(%error, "clients of another host are not served");
+                            None
                         });
-                        Reply::Linked
-                    }
-                    Ok(None) => Reply::Unknown,
-                    Err(error) => {
-                        tracing::warn!(%error, "clients of another host are not served");
-                        Reply::Unknown
-                    }
-                },
+                        let Some(carried) = carried else {
+                            return asker.answer(&Reply::Unknown).await;
+                        };
+                        asker.answer(&Reply::Linked).await;
+                        let _ = drained.run_until_cancelled(carried).await;
+                    });
+                    continue;
+                }
                 None => Reply::Unknown,
             };
             asker.answer(&reply).await;
@@ -170,7 +179,7 @@ impl HostHere {
     }
 
     /// Serves a client of another host by what it asks for; nothing when there is no such thing here.
-    async fn link(&self, wanted: &str, link: &str) -> Result<Option<impl Future<Output = ()> + use<>>> {
+    async fn link(&self, wanted: &str, link: &str, from: &str) -> Result<Option<impl Future<Output = ()> + use<>>> {
         let wires = [Wire::Ahp, Wire::Sdk, Wire::Acp, Wire::Command];
         let wire = wires.into_iter().find(|wire| serves(*wire) == wanted);
         let (Some(wire), Some(faces)) = (wire, self.faces.get()) else {
@@ -178,7 +187,7 @@ impl HostHere {
         };
         let (near, far) = UnixStream::pair()?;
         let carried = self.keeper.host.fleet().accept_link(link, near).await?;
-        faces(wire, far);
+        faces(wire, far, from);
         Ok(Some(carried))
     }
 }

@@ -8,7 +8,10 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use testkit::{Home, Random, Running, events};
 use tokio::net::TcpStream;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{Message, client::IntoClientRequest},
+};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +25,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// One that has not introduced itself.
-    pub(crate) async fn connect_raw(url: &str) -> Self {
+    pub(crate) async fn connect_raw(url: impl IntoClientRequest + Unpin) -> Self {
         let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
         Self { socket, next: 0 }
     }
@@ -77,6 +80,15 @@ impl Client {
         let id = self.send(json!({ "method": "subscribe", "params": params })).await;
         let mut answer = self.until(|message| message["id"] == id).await;
         answer.get_mut("result").map(Value::take)
+    }
+
+    /// The error that a request is answered with.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn refused(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(json!({ "method": method, "params": params })).await;
+        let answer = self.until(|message| message["id"] == id).await;
+        assert_eq!(answer.get("result"), None, "{method}");
+        answer["error"].clone()
     }
 
     /// Waits until the host ends the connection; why it does.

@@ -280,7 +280,7 @@ async fn a_terminal_that_a_person_opened_may_use_the_socket() {
 }
 
 /// One request over HTTP; the status, the head and the body of the answer.
-fn http(home: &Home, request: &str, lines: &[&str], body: &str) -> (u16, String, Value) {
+pub(crate) fn http(home: &Home, request: &str, lines: &[&str], body: &str) -> (u16, String, Value) {
     let note = note(home);
     let address = note["ahp"]
         .as_str()

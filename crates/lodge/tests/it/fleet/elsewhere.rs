@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Home, nats::Cluster};
+use testkit::{Home, events, nats::Cluster};
+use tokio_tungstenite::tungstenite::{client::IntoClientRequest as _, http::Request};
 
 use super::{LONG, until};
 use crate::{
     accepted::{Client, turn},
     acp::Editor,
+    door::http,
     strangers::{Host, Sdk},
 };
 
@@ -185,6 +187,100 @@ async fn a_client_watches_and_steers_a_session_of_another_host() {
     again.ends("t4").await;
 }
 
+/// A device that is paired with a host, and its id there.
+fn paired(host: &Host, role: &str) -> (Request<()>, String) {
+    let printed = host.home.run(["pair", "--role", role, "--name", "Phone"]).ok().stdout();
+    let link = printed.lines().find(|line| line.contains("/pair#")).expect("a link");
+    let ticket = link.split_once('#').unwrap().1.trim();
+    let body = json!({ "ticket": ticket }).to_string();
+    let (_, head, paired) = http(&host.home, "POST /pair", &["Content-Type: application/json"], &body);
+    let cookie = head
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
+    let (address, _) = link.trim().split_once("/pair#").unwrap();
+    let address = &address[address.find("http://").unwrap()..];
+    let url = format!(
+        "{}/?key={}",
+        address.replace("http:", "ws:"),
+        paired["key"].as_str().unwrap()
+    );
+    let mut request = url.into_client_request().unwrap();
+    request.headers_mut().insert("origin", address.parse().unwrap());
+    request
+        .headers_mut()
+        .insert("cookie", cookie.expect("a cookie").parse().unwrap());
+    (request, paired["device"]["id"].as_str().unwrap().to_owned())
+}
+
+/// Comes as a client of this id.
+async fn come(as_whom: Request<()>, client: &str) -> Client {
+    let mut device = Client::connect_raw(as_whom).await;
+    let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": client });
+    device.request("initialize", hello).await;
+    device
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_of_another_host_may_do_what_it_may_there_and_the_log_names_it() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, id) = working(&one);
+    app.call("session.abort", json!({ "sessionId": id })).unwrap();
+    event(&mut app, "session.idle");
+    until(&two.home, &["sessions", "list"], |list| list.contains(&id[..8]));
+    let session = format!("lodge:/{id}");
+
+    // What it answers is written down under its name.
+    let (phone, device) = paired(&two, "approve-only");
+    let mut phone = come(phone, "phone").await;
+    let state = phone.subscribe(&session).await;
+    let chat = state["defaultChat"].as_str().expect("a chat").to_owned();
+    phone.subscribe(&chat).await;
+    let ask = r#"call bash {"command":"echo ran >> ran"} then say Done."#;
+    app.call("session.send", json!({ "sessionId": id, "prompt": ask }))
+        .unwrap();
+    let ready = phone
+        .until(|message| message["params"]["action"]["type"] == "chat/toolCallReady")
+        .await;
+    let ready = &ready["params"]["action"];
+    let yes = json!({ "type": "chat/toolCallConfirmed", "turnId": ready["turnId"],
+        "toolCallId": ready["toolCallId"], "approved": true });
+    phone.accepted(&chat, yes).await;
+    said(&mut app, "Done.");
+    let log = events::read_log(&one.home.logs()[0]);
+    let answers = events::of_kind(&log, "lodge.answered");
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    let by = serde_json::to_string(&answers[0]).unwrap();
+    assert!(
+        by.contains(&format!("two/{device}")) && by.contains("approve-only"),
+        "{by}"
+    );
+    assert!(phone.dispatch(&chat, turn("t1", "say No.")).await.is_some());
+
+    // What is no word about a session is this host's to answer, whatever else it names.
+    let mut full = come(paired(&two, "full").0, "full").await;
+    let new = json!({ "channel": "lodge:/new", "uri": session, "session": session,
+        "_meta": { "lodge.environment": { "PATH": "/nowhere" } } });
+    let refused = full.refused("createSession", new).await;
+    assert!(refused["message"].as_str().unwrap().contains("owner"), "{refused}");
+    let unknown = full.refused("lodge/nothing", json!({ "channel": session })).await;
+    assert_eq!(unknown["code"], -32601);
+
+    // It does not come as a client of somebody else, and nobody comes in its place.
+    let _direct = Client::connect(&one.ahp_url(), "test").await;
+    let mut thief = come(paired(&two, "view-only").0, "me").await;
+    let refused = thief.refused("subscribe", json!({ "channel": session })).await;
+    assert!(
+        refused["message"].as_str().unwrap().contains("another device"),
+        "{refused}"
+    );
+    let (own, _) = paired(&one, "full");
+    come(own.clone(), "mine").await.subscribe(&session).await;
+    let mut owner = come(two.ahp_url().into_client_request().unwrap(), "mine").await;
+    owner.subscribe(&session).await;
+    come(own, "mine").await.subscribe(&session).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_editor_works_with_a_session_of_another_host() {
     let Some(cluster) = Cluster::start().await else { return };
@@ -219,8 +315,16 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
     )
     .unwrap();
     event(&mut app, "session.idle");
+    let new = json!({ "workingDirectory": directory });
+    let other = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let other = other.as_str().unwrap().to_owned();
+    let prompt = json!({ "sessionId": other, "prompt": "say Here is two." });
+    app.call("session.send", prompt).unwrap();
+    event(&mut app, "session.idle");
     drop(app);
-    until(&two.home, &["sessions", "list"], |list| list.contains("project"));
+    until(&two.home, &["sessions", "list"], |list| {
+        list.contains("Here is one") && list.contains("Here is two")
+    });
 
     // Its host is gone, and the directory with it.
     one.running.kill();
@@ -241,6 +345,11 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
         refused.stderr
     );
     assert!(two.home.logs().is_empty(), "nothing was taken");
+    // Deleting needs no directory.
+    app.call("session.delete", json!({ "sessionId": other })).unwrap();
+    until(&two.home, &["sessions", "list"], |list| {
+        list.contains("Here is one") && !list.contains("Here is two")
+    });
 
     // Back again, any host goes on with it.
     std::fs::rename(&away, &directory).unwrap();
