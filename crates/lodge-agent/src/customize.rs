@@ -353,9 +353,9 @@ impl Shared {
                     Err(why) => {
                         let agent = &agent.name;
                         refused.push(format!(
-                            "The MCP server {name} of the agent {agent} is not started, because {why}"
+                            "The MCP server {name} of the agent {agent} was not started: {why}"
                         ));
-                        Err(format!("It is not started, because {why}"))
+                        Err(format!("Not started: {why}"))
                     }
                 };
                 self.agent_servers.lock().insert(name.clone());

@@ -456,7 +456,7 @@ impl Inner {
 
     fn compact(&mut self) {
         if let Err(error) = self.log.compact() {
-            tracing::warn!(session = self.log.id(), %error, "what was taken back stays in the log's file for now");
+            tracing::warn!(session = self.log.id(), %error, "cannot remove rewound events from the log file yet");
         }
     }
 

@@ -47,7 +47,7 @@ pub enum WorktreeError {
     #[error("git: {0}")]
     Git(String),
     /// Git could not be run.
-    #[error("git cannot be run: {0}")]
+    #[error("cannot run git: {0}")]
     Io(#[from] io::Error),
 }
 

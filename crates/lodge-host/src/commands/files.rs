@@ -64,7 +64,7 @@ fn look(
         let name = format!("{prefix}{stem}").to_lowercase().replace(' ', "-");
         if found.contains_key(&name) {
             others.hidden.push(format!(
-                "{} is not used: {name} stands in a place that comes first",
+                "{} is not used: another file that takes precedence defines {name}",
                 path.display()
             ));
             continue;

@@ -181,7 +181,7 @@ async fn no_mode_starts_the_servers_of_an_untrusted_agent_and_everybody_is_told_
             Payload::SystemMessage(message) if event.agent_id().is_some() => Some(message.content.as_str()),
             _ => None,
         });
-        let mut prompts = prompts.filter(|text| text.contains("The MCP server evil of the agent h is not started"));
+        let mut prompts = prompts.filter(|text| text.contains("The MCP server evil of the agent h was not started"));
         assert!(
             prompts.next().is_some(),
             "the model knows nothing in {approval:?} {mode:?}"

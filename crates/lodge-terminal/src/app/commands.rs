@@ -27,7 +27,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("theme", "[dark|light|plain]", "Choose the colours"),
     ("login", "", "Set up a model: provider, key, test"),
     ("help", "", "Show keys and commands"),
-    ("quit", "", "Leave; the session goes on without you"),
+    ("quit", "", "Leave; the session keeps running"),
 ];
 
 impl App {

@@ -34,7 +34,7 @@ Type to send a message; while the agent works it waits in the queue. A \\ at the
   /new                    start a new session
   /rename [TITLE]         show or change the title
   /model [ID]             list the models, or choose one
-  /quit                   leave; the session goes on without you (or Ctrl-D)
+  /quit                   leave; the session keeps running (or Ctrl-D)
   //TEXT                  send TEXT with its slash
   Tab                     complete a command or an @file; arrows recall earlier lines";
 

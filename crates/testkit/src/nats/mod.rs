@@ -305,7 +305,11 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
 }
 
+/// A port that nobody uses, and that the system gives to no connection and no other test meanwhile: it hands out ports from
+/// 32768 on.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let bound = std::iter::repeat_with(|| 10_000 + (uuid::Uuid::new_v4().as_u128() % 22_000) as u16)
+        .find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    let listener = bound.expect("an endless iterator ends with a port");
     listener.local_addr().expect("a bound listener has an address").port()
 }
