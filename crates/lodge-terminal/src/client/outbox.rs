@@ -131,6 +131,8 @@ impl Outbox {
     pub fn again(&mut self, mirror: &Mirror) {
         self.follow(mirror);
         for out in &mut self.0 {
+            // The turn that it had to wait for may be gone: how it is sent is decided anew.
+            out.kind.take_if(|kind| *kind == PendingMessageKind::Queued);
             // A message that was kept over the restart waits there for a word of the person, which was said already.
             out.sent = mirror.knows(&out.id) && (mirror.is_busy() || !mirror.is_waiting(&out.id));
         }
