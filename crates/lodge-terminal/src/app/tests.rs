@@ -265,6 +265,15 @@ fn several_questions_are_answered_one_by_one() {
 }
 
 #[test]
+fn pressing_ctrl_c_twice_leaves_and_the_first_time_says_so() {
+    let mut app = app(json!([]));
+    let press_it = |app: &mut App| press(app, KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert!(press_it(&mut app).is_empty());
+    assert!(screen(&mut app, 80, 24).contains("Ctrl-C again to leave"));
+    assert!(matches!(press_it(&mut app)[..], [Effect::Leave(0)]));
+}
+
+#[test]
 fn a_screen_of_any_size_is_drawn() {
     let mut app = app(json!([turn(
         "t",
