@@ -1,5 +1,5 @@
-//! Counter that never go back, not even when the program is killed: a block of them is reserved on disk before the first of
-//! them is used.
+//! Numbers that never go back, not even when the program is killed: a block of them is reserved on disk before the first one
+//! is used.
 
 use std::{
     io,
