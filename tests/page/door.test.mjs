@@ -52,7 +52,7 @@ test("a guest who may watch sees everything and is offered nothing", async () =>
   const at = await begin(owner, 'ask "Which?" choices a, b');
   await owner.locator(".question").waitFor();
   await visit(guest, at);
-  await guest.getByText("This browser may watch and not answer.").waitFor();
+  await guest.getByText("This browser may watch but not answer.").waitFor();
   assert.equal(await guest.locator(".composer").count(), 0);
   assert.equal(await guest.getByRole("link", { name: "New" }).count(), 0);
   assert.equal(await guest.locator(".row-menu").count(), 0);

@@ -196,7 +196,7 @@ test("a message is found in whichever session it is, and shown where it stands",
     }),
   );
   await page.getByLabel("Search sessions").fill("no-such-word-anywhere");
-  await page.getByText("No message has these words.").waitFor();
+  await page.getByText("No message contains these words.").waitFor();
 });
 
 test("a notification says that a session waits, and not what for", async () => {

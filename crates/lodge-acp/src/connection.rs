@@ -173,7 +173,7 @@ impl Connection {
             Ok(Message::Notification { method, params }) => self.notification(&method, params),
             Ok(Message::Response { id, result }) => {
                 if !self.peer.answered(&id, result) {
-                    tracing::debug!(%id, "an answer to nothing that was asked, or not any more");
+                    tracing::debug!(%id, "an answer to a request that does not exist or has ended");
                 }
             }
             Err((id, error)) => self.peer.respond(&id, Err(error)),
@@ -243,7 +243,7 @@ impl Connection {
         match method {
             "session/cancel" => {
                 let Ok(SessionId { session_id }) = rpc::params(params) else {
-                    return tracing::warn!("an ACP client wants to cancel and does not say which session");
+                    return tracing::warn!("an ACP client sent a cancellation without a session id");
                 };
                 if let Some(attached) = self.sessions.lock().get(&session_id) {
                     let _ = attached.commands.send(Command::Cancel);
@@ -251,7 +251,7 @@ impl Connection {
             }
             "$/cancel_request" => {
                 let Ok(CancelRequest { request_id }) = rpc::params(params) else {
-                    return tracing::warn!("an ACP client wants to cancel and does not say which request");
+                    return tracing::warn!("an ACP client sent a cancellation without a request id");
                 };
                 if let Some(running) = self.running.lock().get(&request_id.to_string()) {
                     running.cancel();

@@ -159,7 +159,7 @@ fn initialize(connection: &Connection, given: Initialize) -> Result<Outcome, Err
 async fn authenticate(connection: &Arc<Connection>, given: Authenticate) -> Result<Outcome, Error> {
     if given.method_id != RELOAD && given.method_id != SETUP {
         return Err(Error::params(format!(
-            "There is no way to authenticate called `{}`.",
+            "Unknown authentication method `{}`.",
             given.method_id
         )));
     }

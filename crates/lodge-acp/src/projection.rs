@@ -121,8 +121,7 @@ impl Projector {
             Payload::SessionWarning(warning) => self.notice("warning", &warning.message, event),
             Payload::SessionError(error) => self.notice("error", &error.message, event),
             Payload::SessionSnapshotRewind(_) => {
-                let told =
-                    "The conversation was taken back to an earlier point. Load the session again to see it as it is.";
+                let told = "The session was rewound to an earlier point. Load it again to see the current state.";
                 self.notice("warning", told, event);
             }
             Payload::SessionCompactionStart(_) => self.compaction_began(event),

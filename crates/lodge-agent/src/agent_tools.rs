@@ -49,11 +49,11 @@ impl AgentTool {
     pub(crate) fn ask_by_form_spec() -> ToolSpec {
         ToolSpec {
             name: Self::AskUser.name().into(),
-            description: "Ask the person by a form and wait for the answer. Keep forms short.".into(),
+            description: "Ask the person to fill in a form and wait for the answer. Keep forms short.".into(),
             parameters: Arc::new(json!({
                 "type": "object",
                 "properties": {
-                    "message": {"type": "string", "description": "What is asked, and why."},
+                    "message": {"type": "string", "description": "The question, and why you ask it."},
                     "requestedSchema": {
                         "type": "object",
                         "description": "The form: a JSON schema of type object whose properties are strings, numbers, booleans or enumerations, none of them nested.",

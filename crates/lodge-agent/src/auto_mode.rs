@@ -68,7 +68,7 @@ impl Turn {
         let wanted = auto.pending.clone().unwrap_or_else(|| auto.tier.clone());
         let choice = match model.chosen_by_provider(wanted.as_ref().map(ToString::to_string).as_deref()) {
             Some(choice) => choice.await.map_err(|error| {
-                tracing::info!(session = %shared.id, %error, "the provider made no choice of a model");
+                tracing::info!(session = %shared.id, %error, "the provider did not choose a model");
                 AutoTierFailure::RequestFailed
             }),
             None => Err(AutoTierFailure::Unsupported),

@@ -124,7 +124,7 @@ pub struct OpenTurn {
     pub message_event: Option<String>,
     /// Tool calls that have no result yet, in order.
     pub calls: Vec<OpenCall>,
-    /// Whether the person runs a command: no model was asked, and there is nothing to go on with.
+    /// Whether the person runs a command: no model was asked, and there is nothing to continue.
     pub command: bool,
 }
 

@@ -45,7 +45,7 @@ impl Autopilot {
     pub(crate) fn next(&mut self) -> Result<Prompt, String> {
         if self.idle == IDLE_CONTINUATIONS || self.all == MOST_CONTINUATIONS {
             return Err(format!(
-                "Autopilot stopped after going on {} times: the model did not say that the task is complete.",
+                "Autopilot stopped after {} continuations: the model did not report that the task is complete.",
                 self.all
             ));
         }
@@ -93,7 +93,7 @@ impl Shared {
             return None;
         }
         let text = format!(
-            "Plan mode: nothing may be changed yet. Write the plan to {}; what it says is done once it is approved.",
+            "Plan mode: nothing may be changed yet. Write the plan to {}; the work starts once the plan is approved.",
             self.tool_state.shown_dir().join("plan.md").display()
         );
         Some(Outcome::failed(text, "denied"))

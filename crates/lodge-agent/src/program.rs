@@ -151,7 +151,7 @@ impl Turn {
         let running = Running::start(program, start).await?;
         if had_conversation && !running.is_continued() {
             let message = format!(
-                "{} was started again and does not know what was said before.",
+                "{} was restarted and does not know the earlier conversation.",
                 settings.model.info().name
             );
             shared.recorder.record(SessionWarning {
@@ -354,7 +354,7 @@ impl Drop for Work<'_> {
         if !self.ended
             && let Err(error) = self.end(INTERRUPTED)
         {
-            tracing::warn!(%error, "what a stopped answer had said cannot be kept");
+            tracing::warn!(%error, "cannot save the text of a stopped answer");
         }
     }
 }

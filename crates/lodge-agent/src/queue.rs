@@ -387,7 +387,7 @@ impl Queue {
 
     /// A message is not wanted any more. The log hears of it with the next one that is accepted.
     fn untold(&self, id: &str, error: &LogError) {
-        tracing::warn!(%error, "the log cannot be told that a message waits no more");
+        tracing::warn!(%error, "cannot record that a message left the queue");
         self.live.lock().unwanted.push(id.to_owned());
         self.changed.notify_one();
     }

@@ -395,7 +395,7 @@ impl Inner {
         match self.outbox {
             None => Ok(()),
             Some(_) => Err(AgentError::Refused(
-                "A conversation whose log is kept by a fleet cannot be taken back.".into(),
+                "A session whose log is stored in a fleet cannot be rewound.".into(),
             )),
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn is_kept(log: &dyn SessionLog) -> bool {
 pub(crate) fn give_up(log: &dyn SessionLog) {
     let path = path(log);
     if let Err(error) = std::fs::write(&path, "") {
-        tracing::warn!(path = %path.display(), %error, "what was taken back cannot be forgotten");
+        tracing::warn!(path = %path.display(), %error, "cannot remove rewound events");
     }
 }
 

@@ -278,7 +278,7 @@ impl Face {
         ahp::reducers::apply_action_to_annotations(&mut after, action);
         let annotations = after.annotations.iter().map(kept).collect();
         let kept = self.host.marks().set_annotations(&id, &annotations);
-        kept.map_err(|error| format!("this cannot be kept: {error}"))
+        kept.map_err(|error| format!("cannot save it: {error}"))
     }
 
     /// Tells the list of sessions what was said.

@@ -78,7 +78,7 @@ impl Listener {
                 tokio::select! {
                     () = greet(stream, tls, router, slot.clone()) => {}
                     // What became a WebSocket is not here any more.
-                    () = slot.displaced() => tracing::debug!("a connection without a token made room for another"),
+                    () = slot.displaced() => tracing::debug!("a connection without a token was closed to make room for another"),
                     () = stop.cancelled() => {}
                 }
             });

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) async fn bring_in_queues(face: Arc<Face>) {
     for (id, messages) in face.host.marks().carried_messages() {
         if let Err(error) = bring_in(&face, &id, messages).await {
-            tracing::error!(session = id, %error, "messages that waited in this session stay where an earlier build kept them");
+            tracing::error!(session = id, %error, "queued messages of this session stay in the file of an earlier build");
         }
     }
 }

@@ -218,7 +218,7 @@ impl Canvases {
             }
             None if full => {
                 return Err(RpcError::failed(format!(
-                    "{MOST_OPEN} canvases are open, and no more can be: close one first"
+                    "{MOST_OPEN} canvases are open, which is the limit: close one first"
                 )));
             }
             _ => {}

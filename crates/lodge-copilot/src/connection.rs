@@ -118,8 +118,8 @@ impl Connection {
     async fn watch_stranger(&self) {
         let Some(slot) = self.stranger() else { return };
         let reason = tokio::select! {
-            () = tokio::time::sleep_until(slot.deadline().into()) => "it did not bring the token in time",
-            () = slot.displaced() => "it made room for a newer connection",
+            () = tokio::time::sleep_until(slot.deadline().into()) => "it did not send the token in time",
+            () = slot.displaced() => "it was closed to make room for a newer connection",
         };
         if self.stranger().is_some() {
             self.peer.close(reason);
@@ -211,7 +211,7 @@ impl Connection {
     async fn serve(self: &Arc<Self>, body: &[u8]) {
         // A list would pass for a message whose fields come in this order.
         if body.trim_ascii_start().starts_with(b"[") {
-            let text = "a message has a method or an id; lists of them are not taken";
+            let text = "a message has a method or an id; batches are not accepted";
             return self.peer.fail(None, RpcError::new(INVALID_REQUEST, text));
         }
         let message: Incoming<'_> = match serde_json::from_slice(body) {

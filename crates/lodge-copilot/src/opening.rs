@@ -119,7 +119,7 @@ fn without_what_is_elsewhere(config: &SessionConfig) -> Result<(), RpcError> {
     }
     if config.cloud.as_ref().is_some_and(|cloud| !cloud.is_null()) {
         return Err(RpcError::params(
-            "cloud is not available: sessions run where this host runs. Leave it out to make one here",
+            "cloud is not available: sessions run on this host. Leave it out to create one here",
         ));
     }
     Ok(())

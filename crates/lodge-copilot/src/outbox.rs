@@ -64,7 +64,7 @@ impl Outbox {
             return Err(Refused::Closed);
         }
         if queue.bytes > self.0.limit {
-            queue.close("the client does not keep up with what is sent to it");
+            queue.close("the client reads too slowly");
             drop(queue);
             self.0.wake.notify_one();
             return Err(Refused::Full);
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(outbox.push(Frame::whole(vec![0; 100])), Ok(()));
         assert_eq!(outbox.push(Frame::whole(vec![0; 1])), Err(Refused::Full));
         assert_eq!(outbox.push(Frame::whole(vec![0; 1])), Err(Refused::Closed));
-        assert!(outbox.closed().is_some_and(|reason| reason.contains("keep up")));
+        assert!(outbox.closed().is_some_and(|reason| reason.contains("too slowly")));
         assert!(outbox.0.queue.lock().frames.is_empty());
     }
 }

@@ -75,7 +75,7 @@ impl Default for ServerOptions {
 #[error(
     "{address} can be reached from other machines, and this wire is not encrypted. {}",
     if *.no_token {
-        "Set COPILOT_CONNECTION_TOKEN to a token that clients must bring, and add --insecure-plaintext to accept that \
+        "Set COPILOT_CONNECTION_TOKEN to a token that clients must send, and add --insecure-plaintext to accept that \
          anybody on the way can read it; or listen on 127.0.0.1."
     } else {
         "Add --insecure-plaintext to accept that anybody on the way can read the token and everything else; or listen \

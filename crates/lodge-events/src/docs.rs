@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::{
     Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest,
     PersistenceDifference, Presence, SEED_ONLY_FIELDS, SeedOnlyField, ShapeInfo, TYPES, TypeInfo, UnionInfo,
-    attachment, beside, is_beside, permission, shapes, words,
+    attachment, beside, is_beside, permission, shapes, string_enums,
 };
 
 const INTRODUCTION: &str = "\
@@ -88,7 +88,7 @@ impl Names {
         let linked = shapes
             .chain(unions)
             .map(|name| (name, format!("#{}", name.to_lowercase())));
-        let words = words::WORDS
+        let words = string_enums::WORDS
             .iter()
             .map(|words| (words.name, "#vocabularies".to_owned()));
         Self(linked.chain(words).collect())
@@ -189,7 +189,7 @@ fn write_union(out: &mut String, union: &UnionInfo) {
 fn vocabularies(out: &mut String) {
     section(out, "Vocabularies");
     out.push_str("\nOther words are kept as they are.\n\n| Name | Words | Meaning |\n|---|---|---|\n");
-    for words in words::WORDS {
+    for words in string_enums::WORDS {
         let list: Vec<_> = words.words.iter().map(|word| format!("`{word}`")).collect();
         line(
             out,

@@ -45,9 +45,9 @@ pub mod schedule;
 pub mod session;
 pub mod settings;
 pub mod shapes;
+pub mod string_enums;
 pub mod subagent;
 pub mod tool;
-pub mod words;
 
 pub use ask::*;
 pub use assistant::*;
@@ -68,9 +68,9 @@ pub use schedule::*;
 pub use session::*;
 pub use settings::*;
 pub use shapes::*;
+pub use string_enums::*;
 pub use subagent::*;
 pub use tool::*;
-pub use words::*;
 
 pub use time::timestamp_text;
 pub use unfinished::{BrokenOff, Unfinished};

@@ -53,7 +53,7 @@ pub enum ExternalError {
         why: String,
     },
     /// It refused.
-    #[error("The agent {name} says: {why}")]
+    #[error("The agent {name} reports: {why}")]
     Refused {
         /// The agent.
         name: String,
@@ -61,7 +61,7 @@ pub enum ExternalError {
         why: String,
     },
     /// Somebody has to sign in first.
-    #[error("The agent {name} wants you to sign in: {why}. Start it in a terminal and sign in there, then send again.")]
+    #[error("The agent {name} needs you to sign in: {why}. Start it in a terminal and sign in there, then send again.")]
     SignIn {
         /// The agent.
         name: String,

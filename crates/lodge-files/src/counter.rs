@@ -68,7 +68,10 @@ fn beyond(file: &Path) -> u64 {
         Ok(()) => format!("the file is now {}", aside.display()),
         Err(error) => format!("it cannot be put aside: {error}"),
     };
-    tracing::error!("{} holds no number; numbers go on far above; {kept}", file.display());
+    tracing::error!(
+        "{} contains no number; numbering continues with much higher ones; {kept}",
+        file.display()
+    );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX >> 10) << 10
 }

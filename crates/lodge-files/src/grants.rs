@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Root, aside::aside, replace, settled, uri};
+use crate::{Root, blocking::run_blocking, replace, settled, uri};
 
 /// Beyond this the oldest question is forgotten.
 const MOST: usize = 500;
@@ -143,7 +143,7 @@ impl Grants {
 
     /// [`Grants::roots`] for where others wait for the thread.
     pub async fn roots_beside(self, client: String) -> Vec<Root> {
-        aside(move || self.roots(&client)).await.unwrap_or_default()
+        run_blocking(move || self.roots(&client)).await.unwrap_or_default()
     }
 }
 

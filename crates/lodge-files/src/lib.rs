@@ -3,23 +3,23 @@
 //!
 //! This crate knows no sessions and no wire.
 
-mod aside;
 mod beneath;
+mod blocking;
 mod counter;
 mod grants;
 mod names;
-mod own;
+mod private_files;
 mod reach;
 mod replace;
 pub mod uri;
 mod watch;
 
-pub use aside::{exists, has_exactly, holds, is_directory, short_text};
 pub use beneath::{Links, open_beneath};
+pub use blocking::{exists, has_exactly, holds, is_directory, short_text};
 pub use counter::Counter;
 pub use grants::{Grant, Grants};
 pub use names::{Completions, Found, Indexes, Mention, Symbol, Symbols, mention};
-pub use own::{Overflow, Scratch, private_directory, read_if_there, stamp};
+pub use private_files::{Overflow, Scratch, private_directory, read_if_there, stamp};
 pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Root, Write, etag, settled};
 pub use replace::replace;
 pub use watch::{Change, Changes, Filter, Tree};

@@ -58,8 +58,8 @@ pub enum FleetError {
     },
     /// Whether the servers sync cannot be seen without a user of the system account.
     #[error(
-        "cannot tell whether the NATS servers bring writes to the disk before they acknowledge them: {reason}. Give the \
-         fleet a user of the system account, or say that it is not to be checked"
+        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}. Give the \
+         fleet a user of the system account, or turn this check off"
     )]
     SyncUnknown {
         /// Why it cannot be told.
@@ -80,7 +80,7 @@ pub enum FleetError {
     },
     /// A stream of the fleet's name has other settings than a fleet needs.
     #[error(
-        "stream {stream} is not one of a fleet: {field} is {found}, not {wanted}. Another program made or changed it."
+        "stream {stream} is not one of a fleet: {field} is {found}, not {wanted}. Another program created or changed it."
     )]
     ForeignStream {
         /// The stream.
@@ -147,7 +147,7 @@ pub enum FleetError {
     /// The local copy of a log and its stream have different events at the same place.
     #[error(
         "the local copy of session {session:?} differs from the fleet's log at event {event}: {reason}. Move the local copy \
-         away to go on with the fleet's log."
+         away to continue with the fleet's log."
     )]
     Diverged {
         /// The session.

@@ -227,7 +227,7 @@ impl Model for Protocol {
                 let kept = |content: &u128| state.log.iter().any(|message| message.content == *content);
                 state.accepted.iter().all(kept)
             }),
-            Property::sometimes("a session goes on with another host", |_, state: &State| {
+            Property::sometimes("a session has moved to another host", |_, state: &State| {
                 let mut events = state.log.iter().filter(|message| !message.claim);
                 let first = events.next().map(|message| message.epoch);
                 first.is_some() && events.any(|message| Some(message.epoch) != first)

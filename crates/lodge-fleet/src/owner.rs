@@ -82,7 +82,7 @@ impl Host {
         if taken.is_err()
             && let Err(error) = self.give_back(&log, &owner).await
         {
-            tracing::warn!(session, %error, "a session that could not be taken stays this host's until its lease runs out");
+            tracing::warn!(session, %error, "a session that could not be opened stays with this host until its lease expires");
         }
         taken
     }

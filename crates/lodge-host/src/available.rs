@@ -1,5 +1,4 @@
-//! What there is for a session in a directory before it lives: agents, skills, instructions, commands, hooks and MCP servers of
-//! files.
+//! What a new session in a directory would have: agents, skills, instructions, commands, hooks and MCP servers from files.
 
 use std::{
     collections::HashMap,
@@ -10,7 +9,7 @@ use lodge_agent::{AgentError, Customization, GitContext, HookFiles, instructions
 use lodge_mcp::{Configured, Source, files};
 use lodge_tools::custom::{AgentDefinition, Kind, Plugin, ROOT_VARIABLES, Skill, find_agents, find_skills};
 
-use crate::{CommandInfo, Host, Session, Trust, aside::aside};
+use crate::{CommandInfo, Host, Session, Trust, blocking::run_blocking};
 
 /// What there is, with whether each is on.
 #[derive(Debug, Default)]
@@ -44,7 +43,7 @@ impl Host {
     /// What a session would have that works in this directory, with these plugins.
     pub async fn available(&self, cwd: PathBuf, plugins: Vec<Plugin>) -> Available {
         let host = self.clone();
-        aside(move || host.available_at(&cwd, plugins))
+        run_blocking(move || host.available_at(&cwd, plugins))
             .await
             .unwrap_or_default()
     }
@@ -97,14 +96,14 @@ impl Host {
                 ..Available::default()
             }
         };
-        aside(look).await.unwrap_or_default()
+        run_blocking(look).await.unwrap_or_default()
     }
 
     /// The commands of a session that works in this directory, with these plugins.
     pub async fn commands(&self, cwd: PathBuf, plugins: Vec<Plugin>) -> Vec<CommandInfo> {
         let host = self.clone();
         let look = move || host.commands_at(&cwd, &plugins);
-        aside(look).await.unwrap_or_default()
+        run_blocking(look).await.unwrap_or_default()
     }
 }
 
@@ -117,7 +116,7 @@ impl Session {
             let plugins = settings.customization.all_plugins();
             Trust::at(&home).hook_files(&settings.cwd, settings.hook_files, plugins)
         };
-        Ok(aside(look).await.unwrap_or_default())
+        Ok(run_blocking(look).await.unwrap_or_default())
     }
 
     /// The files that describe its MCP servers, by their names.
@@ -129,19 +128,19 @@ impl Session {
             let found = servers.into_iter().filter_map(|info| file(info.name, info.source));
             found.map(|(file, name)| (name, file)).collect()
         };
-        Ok(aside(look).await.unwrap_or_default())
+        Ok(run_blocking(look).await.unwrap_or_default())
     }
 }
 
 /// The MCP servers that a client's plugin describes.
 pub async fn plugin_servers(plugin: Plugin) -> Vec<Configured> {
-    aside(move || servers_of(&plugin)).await.unwrap_or_default()
+    run_blocking(move || servers_of(&plugin)).await.unwrap_or_default()
 }
 
 /// Reads the plugin in a directory. Errors name files as the plugin does.
 pub async fn read_plugin(root: PathBuf) -> Result<Plugin, String> {
     let read = move || Plugin::read_any(&root).map_err(|error| error.replace(&format!("{}/", root.display()), ""));
-    aside(read).await.map_err(|error| error.to_string())?
+    run_blocking(read).await.map_err(|error| error.to_string())?
 }
 
 fn servers_of(plugin: &Plugin) -> Vec<Configured> {

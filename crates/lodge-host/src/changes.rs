@@ -87,7 +87,7 @@ impl WorkTree {
             let said = git.commit(&dir, &except, &message)?;
             Ok(match has_hooks(git.root()) {
                 true => format!(
-                    "{said} (without its git hooks, as nobody trusts {})",
+                    "{said} (without its git hooks, because {} is not trusted)",
                     git.root().display()
                 ),
                 false => said,
@@ -118,8 +118,7 @@ async fn with_git<T: Send + 'static>(
         let git = Git::around(&dir).ok_or(lodge_tools::changes::ChangesError::NoGit)?;
         run(git, dir)
     });
-    done.await
-        .map_err(|_| HostError::Invalid("Git could not be asked.".into()))?
+    done.await.map_err(|_| HostError::Invalid("Cannot run git.".into()))?
 }
 
 impl Session {

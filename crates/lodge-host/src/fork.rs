@@ -93,7 +93,7 @@ impl Inner {
             tracing::warn!(%error, "the copy does not know what its turns did to files");
         }
         // Where there is none, all is in the log.
-        let written = |id: &str| crate::written::earlier(self.home_path(), id);
+        let written = |id: &str| crate::written_messages::earlier(self.home_path(), id);
         let _ = std::fs::copy(written(id), written(new_id));
         Ok(())
     }

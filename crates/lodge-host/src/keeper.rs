@@ -1,4 +1,4 @@
-//! Sessions that are kept elsewhere as well, where another host can go on with them.
+//! Sessions that are also stored in a fleet, where another host can continue them.
 
 use std::sync::{Arc, Weak};
 

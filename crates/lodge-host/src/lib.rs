@@ -3,17 +3,17 @@
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
 mod annotations;
-mod arranged;
-mod aside;
 mod automations;
 mod available;
+mod blocking;
 mod changes;
+mod client_storage;
 mod commands;
 mod config;
 mod connections;
 mod custom;
+mod customization_watch;
 mod decisions;
-mod elsewhere;
 mod export;
 mod fork;
 mod host;
@@ -21,8 +21,10 @@ mod hub;
 pub mod import;
 mod keeper;
 mod marks;
+mod mcp_trial;
 mod metrics;
 mod migrate;
+mod other_hosts;
 mod plugins;
 mod readiness;
 mod registers;
@@ -31,13 +33,11 @@ mod rewind;
 mod schedules;
 mod servers;
 mod session;
+mod session_settings;
 mod settings;
-mod stored;
-mod trial;
 mod trust;
-mod watched;
 mod worktree;
-mod written;
+mod written_messages;
 
 pub use annotations::{Annotation, AnnotationEntry};
 pub use automations::{
@@ -47,17 +47,20 @@ pub use automations::{
 };
 pub use available::{Available, AvailableServer, plugin_servers, read_plugin};
 pub use changes::{Span, WorkTree};
+pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
+pub use customization_watch::Watched;
 pub use decisions::{Decision, Decisions, disabled_skills, server_key, server_of, skill_key};
-pub use elsewhere::{Described, GivenUp};
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use keeper::{Keeper, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
+pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
+pub use other_hosts::{Described, GivenUp};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
 pub use readiness::HomeUse;
 pub use registers::RegisterError;
@@ -66,12 +69,9 @@ pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use schedules::{Clock, ScheduledPrompt};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session, SessionSettings};
-pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
-pub use trial::servers_on_trial;
 pub use trust::{Brought, Trust};
-pub use watched::Watched;
 pub use worktree::{Worktree, WorktreeError, branches, can_begin, git_context};
-pub use written::Written;
+pub use written_messages::Written;
 
 // What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{
@@ -124,7 +124,7 @@ pub mod terminal {
 
     /// Starts a shell in a new terminal.
     pub async fn open(opening: Opening) -> std::io::Result<(Terminal, Output)> {
-        crate::aside::aside(move || Terminal::open(&opening)).await?
+        crate::blocking::run_blocking(move || Terminal::open(&opening)).await?
     }
 }
 
@@ -157,7 +157,7 @@ pub enum HostError {
     AlreadyExists(String),
     /// A newer build has written to it what this one does not understand.
     #[error(
-        "The session {id} was written by a newer Lodge: {why}. Update Lodge to go on with it. It can still be read and exported."
+        "The session {id} was written by a newer Lodge: {why}. Update Lodge to continue it. It can still be read and exported."
     )]
     Newer {
         /// The session.

@@ -250,7 +250,7 @@ impl SessionMarks {
         if let Some(draft) = unwritten.take()
             && let Err(error) = self.write_draft(id, draft.as_ref())
         {
-            tracing::warn!(session = id, %error, "what somebody is about to say cannot be kept");
+            tracing::warn!(session = id, %error, "cannot save the draft message");
         }
     }
 

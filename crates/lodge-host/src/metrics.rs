@@ -1,4 +1,4 @@
-//! What a host has done since it started, as numbers for whoever watches over it.
+//! Counters of a host since it started, for monitoring.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

@@ -10,7 +10,7 @@ use std::{
 use lodge_log::Store as _;
 use parking_lot::Mutex;
 
-use crate::{Host, aside::aside};
+use crate::{Host, blocking::run_blocking};
 
 const REMEMBERED: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ impl Host {
     pub async fn check_writable(&self) -> Result<(), Arc<io::Error>> {
         let host = self.clone();
         let check = move || host.inner().readiness.check(host.home().path());
-        aside(check).await?
+        run_blocking(check).await?
     }
 
     /// What is in the home, and how much room there is.
@@ -40,7 +40,7 @@ impl Host {
                 size: disk.as_ref().map(|disk| bytes(disk.f_blocks, disk.f_frsize)),
             }
         };
-        aside(look).await.unwrap_or_default()
+        run_blocking(look).await.unwrap_or_default()
     }
 }
 

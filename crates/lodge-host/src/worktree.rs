@@ -8,7 +8,7 @@ use std::{
 use lodge_events::LodgeWorktree;
 use lodge_log::Home;
 
-use crate::{AgentError, Change, GitContext, HostError, Session, aside::aside};
+use crate::{AgentError, Change, GitContext, HostError, Session, blocking::run_blocking};
 
 /// A work tree that was made for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
 /// The branches of a repository: the one that is checked out, the one that others begin at, then its own and those known of
 /// elsewhere, the newest first. None where there is none.
 pub async fn branches(directory: PathBuf) -> Vec<String> {
-    aside(move || branches_of(&directory)).await.unwrap_or_default()
+    run_blocking(move || branches_of(&directory)).await.unwrap_or_default()
 }
 
 fn branches_of(directory: &Path) -> Vec<String> {
@@ -118,12 +118,14 @@ pub async fn can_begin(directory: PathBuf, base: String) -> Result<(), WorktreeE
         }
         commit(&directory, &base).map(drop)
     };
-    aside(look).await?
+    run_blocking(look).await?
 }
 
 /// What git knows of a directory.
 pub async fn git_context(directory: PathBuf) -> GitContext {
-    aside(move || GitContext::of(&directory)).await.unwrap_or_default()
+    run_blocking(move || GitContext::of(&directory))
+        .await
+        .unwrap_or_default()
 }
 
 /// Whether the work tree with this root was made beneath `place` for a session.
@@ -194,7 +196,7 @@ impl Worktree {
         let (base, session) = (base.to_owned(), session.to_owned());
         let made = tokio::task::spawn_blocking(move || Self::create(&place, &directory, &base, &session));
         let made = made.await.map_err(|error| HostError::Invalid(error.to_string()))?;
-        made.map_err(|error| HostError::Invalid(format!("the work tree cannot be made: {error}")))
+        made.map_err(|error| HostError::Invalid(format!("cannot create the work tree: {error}")))
     }
 
     /// The event that says it.

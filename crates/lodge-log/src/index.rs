@@ -173,23 +173,23 @@ impl Saved {
 
     fn decode(mut bytes: Bytes) -> Option<Saved> {
         let crc = bytes.split_off(bytes.len().checked_sub(4)?);
-        if crc32fast::hash(&bytes).to_le_bytes() != *crc || take::<8>(&mut bytes)? != *MAGIC {
+        if crc32fast::hash(&bytes).to_le_bytes() != *crc || read_array::<8>(&mut bytes)? != *MAGIC {
             return None;
         }
-        let len = u64::from_le_bytes(take(&mut bytes)?);
-        let events = u64::from_le_bytes(take(&mut bytes)?);
-        let last_id = Uuid::from_bytes(take(&mut bytes)?);
-        let modified = u128::from_le_bytes(take(&mut bytes)?);
-        let count = u64::from_le_bytes(take(&mut bytes)?);
+        let len = u64::from_le_bytes(read_array(&mut bytes)?);
+        let events = u64::from_le_bytes(read_array(&mut bytes)?);
+        let last_id = Uuid::from_bytes(read_array(&mut bytes)?);
+        let modified = u128::from_le_bytes(read_array(&mut bytes)?);
+        let count = u64::from_le_bytes(read_array(&mut bytes)?);
         let mut blocks = Vec::with_capacity(usize::try_from(count).ok()?.min(bytes.len() / 20));
         for _ in 0..count {
             blocks.push(Block {
-                at: u64::from_le_bytes(take(&mut bytes)?),
-                first: u64::from_le_bytes(take(&mut bytes)?),
-                crc: u32::from_le_bytes(take(&mut bytes)?),
+                at: u64::from_le_bytes(read_array(&mut bytes)?),
+                first: u64::from_le_bytes(read_array(&mut bytes)?),
+                crc: u32::from_le_bytes(read_array(&mut bytes)?),
             });
         }
-        let at = take(&mut bytes).map(u64::from_le_bytes);
+        let at = read_array(&mut bytes).map(u64::from_le_bytes);
         let snapshot = at.map(|at| Snapshot {
             at: Position(at),
             bytes,
@@ -208,7 +208,7 @@ impl Saved {
     }
 }
 
-fn take<const N: usize>(bytes: &mut Bytes) -> Option<[u8; N]> {
+fn read_array<const N: usize>(bytes: &mut Bytes) -> Option<[u8; N]> {
     (bytes.len() >= N).then(|| bytes.split_to(N))?.as_ref().try_into().ok()
 }
 

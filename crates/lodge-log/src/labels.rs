@@ -11,7 +11,7 @@ use crate::file_store::missing;
 
 const LABEL_FILE: &str = "workspace.yaml";
 
-/// What is said about a session beside its log.
+/// Facts about a session that are not in its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels {
     /// Its name, given by the user or made from the first message.

@@ -439,7 +439,7 @@ mod tests {
         assert!(of_project(Path::new("/nowhere"), &Gate::vouched_for()).is_empty());
         let store = lodge_trust::Store::at(&dir.path().join("home"));
         for server in of_project(dir.path(), &Gate::of(&store)) {
-            assert!(server.config.is_err(), "nobody trusts this folder: {}", server.name);
+            assert!(server.config.is_err(), "this folder is not trusted: {}", server.name);
         }
     }
 

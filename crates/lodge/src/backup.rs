@@ -97,7 +97,7 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
         Err(error) => {
             // Half a backup is none.
             let _ = fs::remove_file(&file);
-            Err(error.context(format!("{} could not be made", file.display())))
+            Err(error.context(format!("Cannot create {}", file.display())))
         }
     }
 }

@@ -243,7 +243,7 @@ fn piped_input() -> Result<String> {
         // Some programs are started without one.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(String::new()),
         Err(error) => Err(error).context("Cannot read standard input"),
-        Ok(_) => String::from_utf8(bytes).context("Standard input is not text (UTF-8)"),
+        Ok(_) => String::from_utf8(bytes).context("Standard input is not UTF-8 text"),
     }
 }
 

@@ -36,7 +36,7 @@ struct Starting {
 
 /// Starts a host in the background. It ends at once, without an error, where the home is somebody else's.
 fn start(home: &Path) -> Result<Starting> {
-    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot create {}", home.display()))?;
     let (log, from) =
         log_file::open(home).with_context(|| format!("Cannot write {}", log_file::path(home).display()))?;
     let program = program().context("Cannot find the `lodge` program to start the host")?;

@@ -54,7 +54,7 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
         bail!("`lodge setup` asks questions, so it needs a terminal. See docs/models.md to write lodge.toml by hand.");
     }
-    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot create {}", home.display()))?;
     // What cannot be understood is not written over.
     setup::config(home)?;
     let Some(provider) = choose_provider().await? else {
@@ -270,7 +270,7 @@ fn unused_name(before: &str, name: &str) -> Result<String> {
 /// One message, in a home of its own.
 fn try_out(config: &str) -> Result<()> {
     let home = std::env::temp_dir().join(format!("lodge-setup-{}", uuid::Uuid::new_v4()));
-    std::fs::create_dir(&home).with_context(|| format!("Cannot make {}", home.display()))?;
+    std::fs::create_dir(&home).with_context(|| format!("Cannot create {}", home.display()))?;
     let tried = || -> Result<()> {
         replace(&home.join("lodge.toml"), config.as_bytes())?;
         let program = crate::launch::program()?;

@@ -20,7 +20,7 @@ fn tell(message: &str) {
         return;
     };
     if let Err(error) = send(&socket, message) {
-        tracing::warn!(%error, "the service manager cannot be told how the host is");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 

@@ -129,7 +129,7 @@ async fn read(mut response: HttpResponse) -> Result<Vec<u8>> {
 
 /// Writes a man page for the program and for each of its commands into a directory.
 pub(crate) fn man(dir: &Path) -> Result<ExitCode> {
-    std::fs::create_dir_all(dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("Cannot create {}", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir).with_context(|| format!("Cannot write to {}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }

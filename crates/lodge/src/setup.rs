@@ -123,7 +123,7 @@ pub(crate) enum SandboxNetwork {
 /// The home: what was asked for, or the platform's place for state.
 pub(crate) fn home_path(asked: Option<&Path>) -> Result<PathBuf> {
     if let Some(home) = asked {
-        return std::path::absolute(home).with_context(|| format!("Cannot make {} absolute", home.display()));
+        return std::path::absolute(home).with_context(|| format!("Cannot resolve {}", home.display()));
     }
     platform_state().context("There is no home directory; name one with --home or LODGE_HOME")
 }

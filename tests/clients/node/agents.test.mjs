@@ -389,6 +389,6 @@ test("sub-agents have bounds of depth and number, and models of their own", asyn
   const [one, two] = ofType(events, "tool.execution_complete").sort((a) => (a.data.success ? -1 : 1));
   assert.match(one.data.result.content, /reasoning effort low/);
   assert.doesNotMatch(one.data.result.content, /\btask\b/, "no deeper ones");
-  assert.match(two.data.error.message, /1 agents are running already/);
+  assert.match(two.data.error.message, /1 agents are already running/);
   assert.equal(ofType(events, "subagent.configured")[0].data.reasoningEffort, "low");
 });

@@ -89,7 +89,7 @@ test("what cannot be kept is refused, and says why", async ({ start }) => {
     [permissions({ forbid: ["Shell"] }), /unknown field/],
     [{ managedSettings: { model: "m" } }, /unknown field/],
     [{ enableManagedSettings: true, gitHubToken: "t" }, /fetches no policy/],
-    [{ cloud: { repository: { owner: "o", name: "n" } } }, /run where this host runs/],
+    [{ cloud: { repository: { owner: "o", name: "n" } } }, /run on this host/],
     [{ askUserVariant: "telepathy" }, /telepathy/],
   ]) {
     await assert.rejects(session(client, config), why, JSON.stringify(config));

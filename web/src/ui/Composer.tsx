@@ -271,7 +271,7 @@ export function Composer(props: Props) {
       <Show when={props.editing}>
         <div class="editing">
           <icons.Edit />
-          <span class="grow">Edit and resend: what came after it is taken back.</span>
+          <span class="grow">Edit and resend: later messages are removed.</span>
           <button
             type="button"
             class="link"

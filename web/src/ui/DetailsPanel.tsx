@@ -74,7 +74,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
             </Show>
           </dl>
           <Show when={props.chat?.turnsNextCursor !== undefined}>
-            <p class="note">Of the turns that are loaded; older ones come when you scroll up to them.</p>
+            <p class="note">Counts only loaded turns; scroll up to load older ones.</p>
           </Show>
           <Show when={context()}>
             {(context) => (

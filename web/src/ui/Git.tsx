@@ -67,7 +67,7 @@ export function Git(props: { chat: Uri; onShow?: () => void }) {
                 )}
               </Show>
               <div>
-                <p class="note">This runs in the session's shell, and the conversation shows what comes of it:</p>
+                <p class="note">This runs in the session's shell. The conversation shows the result:</p>
                 <pre class="command">{command(kind, text().trim() || "…")}</pre>
               </div>
               <div class="actions">

@@ -57,7 +57,7 @@ export default function Hits(props: { query: string }) {
         </For>
       </ul>
       <Show when={!hits.loading && !hits.error && shown().length === 0}>
-        <p class="note side-note">No message has these words.</p>
+        <p class="note side-note">No message contains these words.</p>
       </Show>
     </section>
   );

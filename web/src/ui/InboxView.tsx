@@ -56,7 +56,7 @@ export default function InboxView() {
         </For>
         <Show when={inbox().length === 0 && gone().length === 0}>
           <Empty icon={<icons.Inbox class="big" />} title="Nothing needs your attention">
-            <p class="note">Questions of all sessions come here, and can be answered here.</p>
+            <p class="note">Answer the questions of all sessions here.</p>
           </Empty>
         </Show>
       </div>

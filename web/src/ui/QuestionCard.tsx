@@ -346,7 +346,7 @@ export default function QuestionCard(props: { open: Open; directory?: string }) 
   const [signing, setSigning] = createSignal(false);
   return (
     <div class="question" role="group" aria-label="A question for you" data-question={request().id}>
-      <Show when={mayAnswer()} fallback={<p class="note">This browser may watch and not answer.</p>}>
+      <Show when={mayAnswer()} fallback={<p class="note">This browser may watch but not answer.</p>}>
         <Switch>
           <Match when={request().kind === "toolConfirmation" && (request() as Extract<Open["request"], { kind: "toolConfirmation" }>)}>
             {(asked) => <Confirmation open={props.open} call={asked().toolCall} turnId={asked().turnId} directory={props.directory} />}

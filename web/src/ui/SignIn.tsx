@@ -79,7 +79,7 @@ export default function SignIn(props: { session: Uri; resource: { resource: stri
           )}
         </Show>
         <Show when={!here && server()}>
-          <p class="note">The sign-in ends at the host's own machine, so its page has to be opened in a browser there.</p>
+          <p class="note">The sign-in finishes on the host's machine, so open its page in a browser there.</p>
         </Show>
         <form
           class="stack"

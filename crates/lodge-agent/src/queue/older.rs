@@ -39,7 +39,7 @@ pub(super) fn migrate(shared: &Shared) -> Option<String> {
             ..LodgeMessageQueued::default()
         };
         if let Err(error) = shared.recorder.record(queued) {
-            tracing::warn!(path = %path.display(), %error, "messages that wait cannot be brought into the log");
+            tracing::warn!(path = %path.display(), %error, "cannot write queued messages to the log");
             return None;
         }
     }
@@ -81,7 +81,7 @@ fn read(path: &Path) -> io::Result<Option<Kept>> {
 fn set_aside(path: &Path, error: &io::Error) -> String {
     let aside = path.with_extension(format!("damaged-{}.json", uuid::Uuid::new_v4().simple()));
     let became = match std::fs::rename(path, &aside) {
-        Ok(()) => format!("The file was kept as {}; send the messages again.", aside.display()),
+        Ok(()) => format!("The file was saved as {}; send the messages again.", aside.display()),
         Err(error) => format!("The file could not be set aside ({error})."),
     };
     format!(

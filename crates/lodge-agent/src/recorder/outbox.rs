@@ -58,7 +58,7 @@ impl Outbox {
             return Err(lost(reason));
         }
         if self.bytes > MOST_BYTES {
-            return Err(lost("too much waits for an acknowledgement"));
+            return Err(lost("too much data awaits acknowledgement"));
         }
         Ok(())
     }

@@ -224,7 +224,7 @@ impl Agents {
         let running = inner.tasks.iter().filter(|task| task.running()).count();
         if running >= most {
             return Err(format!(
-                "{running} agents are running already, which is as many as may. Wait for one to end and try again."
+                "{running} agents are already running, which is the limit. Wait for one to end and try again."
             ));
         }
         inner.tasks.push(task);

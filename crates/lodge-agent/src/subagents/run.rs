@@ -162,7 +162,7 @@ impl Shared {
             && spawn.definition.tools.is_some()
         {
             let kind = &spawn.definition.name;
-            return Err(program.cannot(&format!("be held to the tools of the agent `{kind}`")));
+            return Err(program.cannot(&format!("be limited to the tools of the agent `{kind}`")));
         }
         let same = settings.model.info().id == before;
         let inherited = settings.reasoning_effort.take().filter(|_| same);

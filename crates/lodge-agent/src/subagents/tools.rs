@@ -107,7 +107,7 @@ pub(crate) fn task_spec(shared: &Shared) -> ToolSpec {
 pub(crate) fn read_agent_spec() -> ToolSpec {
     spec(
         AgentTool::ReadAgent,
-        "Says how an agent in the background is doing, and its answer once it has one.".to_owned(),
+        "Returns the state of a background agent, and its answer once it has one.".to_owned(),
         json!({
             "type": "object",
             "properties": {

@@ -54,7 +54,7 @@ impl Face {
         if let Some((_, cause)) = inner.talk_mut(chat).and_then(|talk| talk.asked.take()) {
             match (&done, action) {
                 (Err(reason), _) => cause.reject(&inner.core, reason),
-                (Ok(false), ForAgent::Resume(_)) => cause.reject(&inner.core, "there is nothing to go on with"),
+                (Ok(false), ForAgent::Resume(_)) => cause.reject(&inner.core, "there is nothing to continue"),
                 (Ok(false), _) => cause.reject(&inner.core, "no such turn is running"),
                 (Ok(true), ForAgent::Cancel(turn)) if inner.knows_turn(chat, turn) => {
                     cause.reject(&inner.core, "the turn ended before it could be stopped");

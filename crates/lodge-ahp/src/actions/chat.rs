@@ -45,7 +45,7 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
 /// agent it names is known when it is sent; if not, the turn fails and says so.
 fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != dispatch.speaker {
-        return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
+        return Err("clients act for people: the message's origin must be \"user\"".to_owned());
     }
     inner.core.pin_chats(message)
 }
@@ -217,7 +217,7 @@ pub(super) fn pending_removed(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     if find_pending(store.head(), action.kind, &action.id).is_none() {
-        return Err("there is no such message waiting".to_owned());
+        return Err("there is no such queued message".to_owned());
     }
     let early = store.head().active_turn.is_none();
     match action.kind {

@@ -117,7 +117,7 @@ impl Face {
             .is_some_and(|entry| entry.announced.is_some());
         if !announced {
             if let Err(error) = self.keep_uri(inner, &session) {
-                tracing::error!(session = &*session, %error, "the address of a session cannot be kept");
+                tracing::error!(session = &*session, %error, "cannot save the address of a session");
             }
             inner.core.announce(&session);
         }
@@ -175,7 +175,7 @@ impl Face {
             }));
         }
         if let Err(error) = kept {
-            tracing::error!(session = id, %error, "what people set about a session cannot be kept");
+            tracing::error!(session = id, %error, "cannot save the marks of a session");
         }
     }
 }

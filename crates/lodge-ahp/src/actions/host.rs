@@ -57,7 +57,7 @@ fn accept(
         speaker,
     };
     let plan = chat::turn_started(&inner, &dispatch, action)?;
-    let change = plan.queue.ok_or("there is nothing to say")?;
+    let change = plan.queue.ok_or("the message is empty")?;
     let (told, heard) = oneshot::channel();
     if let Some((talk, event)) = inner.change_queue(chat, change)? {
         talk.causes.insert(event, Cause { dispatched: None, told });

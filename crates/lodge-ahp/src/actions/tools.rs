@@ -173,7 +173,7 @@ pub(super) fn result_confirmed(
             error: pending.error.clone(),
         })
     } else {
-        let text = "The user did not let the result be used.".to_owned();
+        let text = "The user rejected the result.".to_owned();
         ExternalResult {
             text,
             result_type: "denied".to_owned(),

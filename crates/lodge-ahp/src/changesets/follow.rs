@@ -201,7 +201,7 @@ impl Face {
         reviewed.retain(|key, _| !key.starts_with(&prefix));
         reviewed.extend(marks);
         if let Err(error) = self.host.marks().set_reviewed(&source.first, &reviewed) {
-            tracing::error!(session = source.first, %error, "which files were looked at cannot be kept");
+            tracing::error!(session = source.first, %error, "cannot save the review marks");
         }
         inner.followers.wake(session);
     }

@@ -209,7 +209,7 @@ impl Fetch<'_> {
 }
 
 fn kept(error: std::io::Error) -> String {
-    format!("It cannot be kept: {error}")
+    format!("Cannot save it: {error}")
 }
 
 fn is_plain(name: &str) -> bool {

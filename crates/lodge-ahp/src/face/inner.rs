@@ -206,7 +206,7 @@ impl Inner {
             Some(Ok(true)) => talk.beginning = Some(next),
             // If it was taken back, that is told in a moment.
             Some(Ok(false)) | None => {}
-            Some(Err(error)) => tracing::warn!(chat = &**chat, %error, "a message that waits cannot begin"),
+            Some(Err(error)) => tracing::warn!(chat = &**chat, %error, "a queued message cannot begin"),
         }
     }
 

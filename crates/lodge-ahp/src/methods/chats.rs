@@ -265,7 +265,7 @@ async fn from_source(
                 selection: source.selection.clone(),
             };
         }
-        other => return Err(RpcError::params(format!("a chat cannot be made from a {other:?}"))),
+        other => return Err(RpcError::params(format!("a chat cannot be created from a {other:?}"))),
     }
     let (source_id, up_to) = fork_point(request, &source.chat, &source.turn_id)?;
     let chat = Some(record.event(Some(main_id)));

@@ -254,7 +254,7 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
     let at = match &to.after {
         Some(after) => {
             let found = order.iter().position(|known| known == after);
-            found.ok_or_else(|| refused("there is no such chat to stand after"))? + 1
+            found.ok_or_else(|| refused("there is no such chat to place it after"))? + 1
         }
         None => 0,
     };
@@ -269,7 +269,7 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
             return Err(refused("the other session does not work in the directory of the chat"));
         }
         if into.announced.is_none() {
-            return Err(refused("nothing was said in the other session yet"));
+            return Err(refused("the other session has no messages yet"));
         }
     }
     let main = inner

@@ -19,7 +19,7 @@ fn failed(error: PushError) -> RpcError {
 /// The device that asks. The owner's programs have no push service.
 fn device<'a>(request: &'a Request<'_>) -> Result<&'a str, RpcError> {
     let device = request.conn.admission.identity.device();
-    device.ok_or_else(|| RpcError::new(code::PERMISSION_DENIED, "only paired devices are told by web push"))
+    device.ok_or_else(|| RpcError::new(code::PERMISSION_DENIED, "only paired devices can use web push"))
 }
 
 pub(super) async fn key(request: &Request<'_>) -> RpcResult {

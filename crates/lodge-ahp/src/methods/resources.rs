@@ -446,7 +446,7 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     if given {
         return rpc::ok(json!({}));
     }
-    let grant = grant.ok_or_else(|| denied("this is no place".to_owned()))?;
+    let grant = grant.ok_or_else(|| denied("invalid location".to_owned()))?;
     match request.face.decide(grant).await {
         Ok(()) => rpc::ok(json!({})),
         Err(why) => Err(denied(why.to_owned())),

@@ -88,9 +88,9 @@ pub(crate) enum PushError {
     Insecure,
     #[error("the subscription cannot be read: {0}")]
     Unreadable(&'static str),
-    #[error("the key for web push could not be made or read")]
+    #[error("cannot create or read the key for web push")]
     Key,
-    #[error("the subscription could not be kept: {0}")]
+    #[error("cannot save the subscription: {0}")]
     Storage(#[from] io::Error),
 }
 
@@ -131,7 +131,7 @@ impl Push {
     /// Tells a device from now on; one that may do everything also by plain HTTP on this machine.
     pub(crate) fn subscribe(&self, device: &str, wanted: Subscription, trusted: bool) -> Result<(), PushError> {
         let Some(host) = message::origin(&wanted.endpoint) else {
-            return Err(PushError::Unreadable("its endpoint is no address"));
+            return Err(PushError::Unreadable("its endpoint is not a valid address"));
         };
         let local = trusted && host.starts_with("http://127.0.0.1:");
         if !(host.starts_with("https://") || local) {
@@ -190,7 +190,7 @@ impl Push {
                             tracing::warn!("{error}");
                         }
                     }
-                    Err(why) => tracing::warn!(device, "a browser could not be told by web push: {why}"),
+                    Err(why) => tracing::warn!(device, "web push failed: {why}"),
                 },
             );
         join_all(sending).await;
@@ -219,7 +219,7 @@ async fn send(
 ) -> Result<bool, &'static str> {
     let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).unwrap_or_default();
     let (theirs, secret) = (bytes(&to.keys.p256dh), bytes(&to.keys.auth));
-    let body = message::encrypt(payload.as_bytes(), &theirs, &secret).ok_or("its keys are no keys")?;
+    let body = message::encrypt(payload.as_bytes(), &theirs, &secret).ok_or("its keys are invalid")?;
     let authorization = message::authorization(key, &to.endpoint).ok_or("the host's own key cannot be used")?;
     let urgency = match outcome {
         Outcome::Waiting => "high",

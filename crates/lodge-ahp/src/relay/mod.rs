@@ -268,7 +268,7 @@ async fn connect(
     };
     let (socket, _) = match tokio::time::timeout(PATIENCE, greeted).await {
         Ok(Ok(connected)) => connected,
-        Ok(Err(error)) => return Err(failed(&format!("does not let its clients in: {error}"))),
+        Ok(Err(error)) => return Err(failed(&format!("cannot accept clients: {error}"))),
         Err(_) => return Err(failed("does not answer")),
     };
     let (out, queue) = mpsc::channel(WAITING);

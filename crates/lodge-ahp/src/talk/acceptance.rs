@@ -79,7 +79,7 @@ pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> 
             message: kept_message(&message),
         };
         let kept = session.keep_written(id, written);
-        kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
+        kept.map_err(|error| format!("cannot save the message: {error}"))?;
     }
     let accepted = if begins {
         session.accept(prompt)

@@ -254,7 +254,7 @@ impl Driver {
         while let Some(places) = self.go_live(&session, has.as_ref()) {
             let set = Setting::Directories(places.clone()).apply(&self.face.host, &session);
             if let Err(error) = set.await {
-                tracing::warn!(chat = &*self.chat, %error, "a session was not told where it works now");
+                tracing::warn!(chat = &*self.chat, %error, "a session was not notified of its new directories");
             }
             has = Some(places);
         }

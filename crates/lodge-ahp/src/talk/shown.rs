@@ -126,7 +126,7 @@ impl Face {
         let mut inner = self.inner.lock();
         let waiting = inner.talks.get_mut(chat).map(Talk::detach);
         for cause in waiting.into_iter().flatten() {
-            cause.reject(&inner.core, "the session ended before it was said; try again");
+            cause.reject(&inner.core, "the session ended before the message was sent; try again");
         }
     }
 }

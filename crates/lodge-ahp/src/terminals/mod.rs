@@ -193,7 +193,7 @@ impl Face {
             lonely
         };
         for uri in over {
-            tracing::info!(terminal = &*uri, "a terminal that is nobody's is closed");
+            tracing::info!(terminal = &*uri, "closing a terminal that nobody uses");
             self.close_terminal(&uri);
         }
     }

@@ -164,7 +164,8 @@ async fn login(ctx: Ctx, params: LoginParams) -> Result<LoggedIn, RpcError> {
         (login, told) => login.or(told),
     };
     let login = login.filter(|login| !login.is_empty());
-    let login = login.ok_or_else(|| RpcError::params("login: nobody can be asked whose token this is; say it"))?;
+    let login =
+        login.ok_or_else(|| RpcError::params("login is required: this host cannot look up whose token this is"))?;
     ctx.accounts.add(Account {
         host: expected.clone(),
         login,
@@ -233,9 +234,9 @@ async fn quota(ctx: Ctx, params: QuotaParams) -> Result<Quotas, RpcError> {
         ),
         (None, None) => ctx.github_token(),
     };
-    let token = token.ok_or_else(|| RpcError::failed("Not authenticated: there is no GitHub token to ask with"))?;
+    let token = token.ok_or_else(|| RpcError::failed("Not authenticated: no GitHub token"))?;
     let api = ctx.shared.options.github_api.as_ref();
-    let api = api.ok_or_else(|| RpcError::failed("Quotas are not known: this host asks nobody at GitHub"))?;
+    let api = api.ok_or_else(|| RpcError::failed("Quotas are unknown: this host does not contact GitHub"))?;
     let user = github::user(api, &token).await.map_err(RpcError::failed)?;
     Ok(Quotas {
         quota_snapshots: github::quotas(&user),

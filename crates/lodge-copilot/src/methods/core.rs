@@ -302,7 +302,7 @@ struct BatchParams {
 async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<Value, RpcError> {
     let BatchParams { mut messages, all } = params;
     let Some(last) = messages.pop() else {
-        return Err(RpcError::params("messages must hold at least one message"));
+        return Err(RpcError::params("messages must contain at least one message"));
     };
     session.belongs_to(all.traceparent.as_deref());
     session.catch_up_with_model().await?;

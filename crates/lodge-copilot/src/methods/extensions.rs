@@ -18,7 +18,7 @@ pub(crate) static EXTENSIONS: Capability = Capability {
         method!(
             session "session.extensions.sendAttachmentsToMessage",
             1,
-            "always refused: the client is no extension",
+            "always refused: the client is not an extension",
             no_extension
         ),
     ],

@@ -16,7 +16,7 @@ pub(crate) static METADATA: Capability = Capability {
     methods: &[
         method!(session "session.metadata.snapshot", 4, "an overview of the session", snapshot),
         method!(session "session.metadata.isProcessing", 1, "whether a turn is running", is_processing),
-        method!(session "session.metadata.activity", 1, "whether work is going on, and whether it can be aborted", activity),
+        method!(session "session.metadata.activity", 1, "whether work is in progress, and whether it can be aborted", activity),
         method!(session "session.metadata.contextInfo", 1, "how full the context is", context_info),
         method!(session "session.metadata.recomputeContextTokens", 1, "tokens of the conversation", recompute),
         method!(session "session.metadata.getContextAttribution", 1, "what fills the context", attribution),

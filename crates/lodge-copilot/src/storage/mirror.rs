@@ -49,7 +49,7 @@ impl Queued {
         }
         let waiting = self.bytes.fetch_add(event.json().len(), Ordering::Relaxed);
         if waiting > self.limit {
-            return self.peer.close("the client does not keep up with the session's files");
+            return self.peer.close("the client is too slow to store the session's files");
         }
         let _ = self.items.send(Item::Event(event.clone()));
     }
@@ -180,11 +180,11 @@ impl Work {
         if let Err(error) = result
             && !self.failing
         {
-            tracing::warn!(session = self.session.id(), %error, "the client could not keep the session's files");
+            tracing::warn!(session = self.session.id(), %error, "the client could not store the session's files");
             // Only after this the state of the client's files is unknown: everything is brought again.
             let told = self.session.tell(SessionError {
                 error_type: "storage".to_owned(),
-                message: format!("The session's files cannot be kept by the client: {error}"),
+                message: format!("The client cannot store the session's files: {error}"),
                 ..SessionError::default()
             });
             let _ = told.await;
@@ -244,7 +244,7 @@ fn compare(dir: &Path, sent: &Sent) -> io::Result<(Vec<Step>, Sent)> {
         } else if sent.files.get(&way) != Some(&stamp) {
             match fs::read_to_string(&path) {
                 Ok(text) => steps.push(Step::Write(way.clone(), text)),
-                Err(error) => tracing::warn!(path = %path.display(), %error, "only text can be kept by clients"),
+                Err(error) => tracing::warn!(path = %path.display(), %error, "clients can store only text"),
             }
         }
         now.files.insert(way, stamp);

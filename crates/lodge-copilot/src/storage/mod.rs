@@ -150,9 +150,7 @@ impl Files {
         let text = self.read(&way).await.map_err(RpcError::failed)?;
         files.extend(text.map(|text| (way, text)));
         if files.len() > MOST_FILES || files.values().map(String::len).sum::<usize>() > MOST_BYTES {
-            return Err(RpcError::failed(
-                "the session's file system holds more than can be taken in",
-            ));
+            return Err(RpcError::failed("the session's file system is too large to import"));
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ async fn what_is_wrong_is_said_and_the_connection_lives_on() {
             "cannot be empty",
         ),
         (frame("{\"id\":1,\"method\":4}"), -32600, "not a JSON-RPC message"),
-        (frame("[{\"id\": 1,\"method\":\"ping\"}]"), -32600, "lists of them"),
+        (frame("[{\"id\": 1,\"method\":\"ping\"}]"), -32600, "batches"),
         (
             frame("{\"jsonrpc\":\"2.0\",\"id\":1}"),
             -32600,

@@ -11,7 +11,7 @@ pub use self::{
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 
 /// What completes a word, from one directory.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Symbols {
             Completions { root, symbols, files }
         };
         let look = move || roots.into_iter().map(of_root).collect();
-        aside(look).await.unwrap_or_default()
+        run_blocking(look).await.unwrap_or_default()
     }
 }
 

@@ -34,21 +34,21 @@ use crate::Links;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum FileError {
-    #[error("there is nothing there")]
+    #[error("not found")]
     NotFound,
     #[error("parent directory not found")]
     NoParent,
-    #[error("this is outside of what clients may reach")]
+    #[error("this is outside the directories that clients may reach")]
     Denied,
-    #[error("this is the host's own, and no client reaches it")]
+    #[error("this belongs to the host, and no client may reach it")]
     Private,
-    #[error("the host may not do this")]
+    #[error("the host does not have permission")]
     Forbidden,
     #[error("it already exists")]
     Exists,
     #[error("it already exists and is not a directory")]
     ExistsAsFile,
-    #[error("ifMatch precondition failed: it has changed meanwhile")]
+    #[error("ifMatch precondition failed: it was changed by somebody else")]
     Changed,
     #[error("the directory is not empty")]
     NotEmpty,
@@ -56,11 +56,11 @@ pub enum FileError {
     NotADirectory,
     #[error("it is not a regular file")]
     NotAFile,
-    #[error("it is larger than is handled in one piece")]
+    #[error("it is too large to handle in one piece")]
     TooLarge,
     #[error("the name is too long")]
     NameTooLong,
-    #[error("a directory cannot go into itself, nor into the place of what holds it")]
+    #[error("a directory cannot be moved into itself or replace its parent")]
     IntoItself,
     #[error("it could not be done: {0}")]
     Other(Errno),

@@ -9,7 +9,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{FileError, Files, Result, open::reopen_file};
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 
 /// Read at a time; a multiple of three, so that pieces can follow each other in base64.
 const PIECE: usize = 48 << 10;
@@ -80,7 +80,7 @@ impl Pieces {
             piece.truncate(filled);
             Ok((piece, (filled == PIECE).then_some(self)))
         };
-        aside(read).await?
+        run_blocking(read).await?
     }
 }
 

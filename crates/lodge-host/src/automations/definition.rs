@@ -1,4 +1,4 @@
-//! What an automation is to do, and when.
+//! The definition of an automation: what it does, and when.
 
 use std::collections::HashSet;
 

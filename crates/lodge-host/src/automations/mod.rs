@@ -1,12 +1,12 @@
-//! Automations: what a person wants done again and again, or at the push of a button. Each run is a session like any other,
-//! also when nobody is connected.
+//! Automations: messages that start sessions on a schedule or on request. Each run is an ordinary session, and needs no
+//! connected client.
 //!
 //! `record` decides, from what is known and the time that it is; the register keeps. What anybody sees is kept before: one
 //! lock is held from the decision over the writing to the telling, so that all of it has one order.
 
 mod definition;
-mod record;
 mod runs;
+mod state;
 mod watch;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     definition::{Definition, MessageTemplate, Misfire, NamedModel, Schedule, SessionTemplate, StopRule},
-    record::{Automation, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage},
+    state::{Automation, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage},
     watch::TurnWatch,
 };
 use crate::{
@@ -51,7 +51,7 @@ pub enum AutomationError {
     #[error("there is no automation {0:?}")]
     NotFound(String),
     /// There is another one of this id.
-    #[error("there is another automation {0:?}")]
+    #[error("another automation {0:?} already exists")]
     Exists(String),
     /// One of its runs goes on.
     #[error("the automation {0:?} has an active run")]
@@ -63,13 +63,13 @@ pub enum AutomationError {
     #[error("the run {0} is over")]
     Over(String),
     /// So many runs go on already.
-    #[error("{0} runs of this automation are going on already")]
+    #[error("{0} runs of this automation are already in progress")]
     TooMany(usize),
     /// Somebody turned all automations off.
     #[error("Automations are disabled.")]
     Disabled,
     /// It cannot be kept.
-    #[error("this cannot be kept: {0}")]
+    #[error("cannot save it: {0}")]
     Kept(#[from] RegisterError),
 }
 
@@ -313,7 +313,7 @@ impl Automations {
     /// The same where it is so, whether or not it can be kept.
     async fn put_at_any_rate(&self, automation: Automation) {
         if let Err(error) = self.keep(&automation).await {
-            tracing::error!(%error, automation = automation.id, "what became of a run cannot be kept");
+            tracing::error!(%error, automation = automation.id, "cannot save the result of a run");
         }
         self.show(automation);
     }
@@ -396,7 +396,7 @@ impl Automations {
             let id = automation.id.clone();
             if let Err(error) = self.put(automation).await {
                 // Nothing runs that is not written down.
-                tracing::error!(%error, automation = id, "a schedule is due and its run cannot be kept");
+                tracing::error!(%error, automation = id, "a schedule is due, but its run cannot be saved");
                 return now.checked_add(RETRY).ok();
             }
             if let Some(run) = begun {

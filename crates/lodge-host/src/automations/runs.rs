@@ -93,7 +93,7 @@ impl Automations {
         }
         // Nothing runs that is not written down.
         let kept = self.keep(&automation).await;
-        kept.map_err(|error| format!("the run cannot be kept: {error}"))?;
+        kept.map_err(|error| format!("cannot save the run: {error}"))?;
         let message = prepared.start.await?;
         // Whoever hears of the session finds it.
         self.show(automation);

@@ -207,7 +207,7 @@ fn status_text(server: &ServerInfo) -> String {
         Status::Pending => "starting".to_owned(),
         Status::Connected => "connected".to_owned(),
         Status::Failed => format!("failed: {}", first_line(server.error.as_deref().unwrap_or_default())),
-        Status::NeedsAuth => format!("wants somebody to sign in: `/mcp login {}`", server.name),
+        Status::NeedsAuth => format!("needs you to sign in: `/mcp login {}`", server.name),
         Status::Disabled => "off".to_owned(),
         Status::Stopped => "stopped".to_owned(),
     }

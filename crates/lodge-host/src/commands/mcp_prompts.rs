@@ -50,9 +50,7 @@ pub(super) async fn get(servers: &Servers, server: &str, prompt: &str, input: &s
     let answer = answer.map_err(|error| HostError::Invalid(error.to_string()))?;
     let text = text_of(&answer);
     if text.is_empty() {
-        return Err(HostError::Invalid(format!(
-            "The prompt {prompt} of {server} says nothing."
-        )));
+        return Err(HostError::Invalid(format!("The prompt {prompt} of {server} is empty.")));
     }
     Ok(Invoked::Prompt { text, mode: None })
 }

@@ -1,4 +1,4 @@
-//! Sessions leave memory: closed, deleted, put to rest, or because the host stops.
+//! How sessions leave memory: closed, deleted, idle, or because the host stops.
 
 use std::{
     collections::HashMap,
@@ -54,7 +54,7 @@ impl Host {
             Err(LogError::NotFound { .. }) => self.catalogue().forget(id),
             other => other?,
         }
-        let _ = std::fs::remove_file(crate::written::earlier(self.0.home_path(), id));
+        let _ = std::fs::remove_file(crate::written_messages::earlier(self.0.home_path(), id));
         if let Some(Ok(dir)) = dir
             && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
         {
@@ -146,7 +146,7 @@ impl Host {
 
 /// Puts sessions out of memory that nobody holds and that do nothing. Their logs stay, and they come back when somebody
 /// asks.
-pub(super) async fn put_out_idle(host: Weak<Inner>, idle_after: Duration) {
+pub(super) async fn evict_idle(host: Weak<Inner>, idle_after: Duration) {
     let mut idle_since: HashMap<String, Instant> = HashMap::new();
     let mut tick = tokio::time::interval((idle_after / 2).max(Duration::from_millis(50)));
     loop {

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Automations, Backlog, Clock, Connections, Decisions, HostError, Lifecycle, Metrics, RegisterError, SessionSummary,
-    elsewhere::BusyElsewhere,
     keeper::Keeper,
     marks::SessionMarks,
     migrate,
+    other_hosts::BusyElsewhere,
     plugins::Plugins,
     readiness::Readiness,
     registers::{self, FileRegisters, Registers},
@@ -145,7 +145,7 @@ impl Host {
             host_settings: settings,
             stop,
         });
-        tokio::spawn(ending::put_out_idle(Arc::downgrade(&inner), config.idle_after));
+        tokio::spawn(ending::evict_idle(Arc::downgrade(&inner), config.idle_after));
         let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
         Ok(host)
@@ -368,7 +368,7 @@ impl Inner {
             client_name: settings.client_name,
         };
         if let Err(error) = self.home.sessions().set_labels(session.id(), &labels) {
-            tracing::warn!(session = session.id(), %error, "the session's name could not be kept");
+            tracing::warn!(session = session.id(), %error, "cannot save the session's name");
         }
     }
 

@@ -61,7 +61,7 @@ impl Catalogue {
         let list: Self = serde_json::from_slice(&std::fs::read(&file)?).map_err(|error| wrong(error.to_string()))?;
         match is_name(&list.name) {
             true => Ok(list),
-            false => Err(wrong(format!("{:?} is no name for a marketplace", list.name))),
+            false => Err(wrong(format!("{:?} is not a valid marketplace name", list.name))),
         }
     }
 

@@ -84,7 +84,7 @@ impl Drop for Scratch {
 pub(super) fn fetch(source: &PluginSource, scratch: &Path) -> Result<PathBuf, PluginError> {
     match source {
         PluginSource::Local { path } if path.is_dir() => Ok(path.clone()),
-        PluginSource::Local { path } => Err(PluginError::Missing(path.clone(), "it is no directory".to_owned())),
+        PluginSource::Local { path } => Err(PluginError::Missing(path.clone(), "it is not a directory".to_owned())),
         PluginSource::Git { url, reference, path } => {
             let clone = scratch.join("clone");
             checkout(url, reference.as_deref(), &clone)?;

@@ -45,7 +45,7 @@ pub enum PluginError {
     )]
     Source(String),
     /// A path leads elsewhere.
-    #[error("{0:?} leads out of its directory")]
+    #[error("{0:?} points outside its directory")]
     Outside(String),
     /// There is nothing.
     #[error("{path} cannot be used: {1}", path = .0.display())]
@@ -54,10 +54,10 @@ pub enum PluginError {
     #[error("{0}")]
     Plugin(String),
     /// It has a name that no directory can have.
-    #[error("{0:?} is no name for a plugin: use letters, digits, `-`, `_` and `.`")]
+    #[error("{0:?} is not a valid plugin name: use letters, digits, `-`, `_` and `.`")]
     Name(String),
     /// It is no marketplace.
-    #[error("{} is no marketplace: it has no marketplace.json", .0.display())]
+    #[error("{} is not a marketplace: it has no marketplace.json", .0.display())]
     NoCatalogue(PathBuf),
     /// Its list cannot be read.
     #[error("{path}: {1}", path = .0.display())]
@@ -74,7 +74,7 @@ pub enum PluginError {
     #[error("there is no marketplace {0}; add it first")]
     NoMarketplace(String),
     /// Another one has its name.
-    #[error("the marketplace {0} is there already, from another place; remove it first")]
+    #[error("the marketplace {0} already exists with another source; remove it first")]
     Taken(String),
     /// It belongs to the host.
     #[error("the marketplace {0} is built in and cannot be removed")]
@@ -83,7 +83,7 @@ pub enum PluginError {
     #[error("the plugin {0} is not installed")]
     NotInstalled(String),
     /// Several have this name.
-    #[error("several plugins are called {0}: say which by name@marketplace or directSourceId")]
+    #[error("several plugins are called {0}: specify one as name@marketplace or by directSourceId")]
     Ambiguous(String),
     /// It is too much.
     #[error("the plugin is too large to be copied")]
@@ -98,7 +98,7 @@ pub enum PluginError {
     #[error(transparent)]
     Register(#[from] RegisterError),
     /// It fell over.
-    #[error("the host hit a bug while it worked on plugins")]
+    #[error("internal error while working on plugins")]
     Stopped,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     /// It is larger than a record may be.
-    #[error("the record {key:?} has {size} bytes, and at most {most} fit")]
+    #[error("the record {key:?} has {size} bytes; the limit is {most}")]
     TooLarge {
         /// The record.
         key: String,

@@ -1,4 +1,4 @@
-//! What time it is, for schedules. Tests turn a clock by hand.
+//! The current time, for schedules. Tests set the clock by hand.
 
 use std::{sync::Arc, time::Duration};
 

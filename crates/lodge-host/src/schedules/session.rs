@@ -146,7 +146,7 @@ impl SessionSchedules {
 
     fn index(&self, id: &str) -> Result<(), HostError> {
         let noted = self.index.set(id, &());
-        noted.map_err(|error| HostError::Invalid(format!("The schedule cannot be kept: {error}")))
+        noted.map_err(|error| HostError::Invalid(format!("Cannot save the schedule: {error}")))
     }
 
     fn note(&self, id: &str) {

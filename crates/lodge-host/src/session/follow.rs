@@ -9,7 +9,7 @@ use lodge_log::{EventReader, LogError, Position};
 use super::Session;
 use crate::{
     HostError,
-    aside::aside,
+    blocking::run_blocking,
     hub::{Listening, Subscription},
 };
 
@@ -24,7 +24,7 @@ impl Session {
         history: EventReader,
         read: impl FnOnce(EventReader) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
-        let done = aside(move || read(history)).await;
+        let done = run_blocking(move || read(history)).await;
         done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
     }
 

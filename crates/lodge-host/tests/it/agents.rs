@@ -105,7 +105,7 @@ async fn no_more_sub_agents_run_than_may() {
     let refused: Vec<_> = probe
         .results()
         .into_iter()
-        .filter(|text| text.contains("2 agents are running"))
+        .filter(|text| text.contains("2 agents are already running"))
         .collect();
     assert_eq!(refused.len(), 1, "{:?}", probe.results());
     assert_eq!(probe.said(), "over");

@@ -286,7 +286,7 @@ impl App {
             Sent::Message(_) => self.complain(&format!("The message was refused: {reason}")),
             Sent::Answer => {
                 self.panel.refused();
-                self.complain(&format!("The answer was refused: {reason}"));
+                self.complain(&format!("Your answer was refused: {reason}"));
             }
             Sent::Other => self.complain(&format!("Refused: {reason}")),
         }

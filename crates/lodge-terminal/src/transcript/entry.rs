@@ -502,7 +502,7 @@ fn notice(part: &ResponsePart, look: Look) -> Vec<Line<'static>> {
 
 fn end(turn: Shown, look: Look) -> Vec<Line<'static>> {
     let text = match turn.end {
-        Some((TurnState::Cancelled, ..)) => "Stopped. What was said is kept.",
+        Some((TurnState::Cancelled, ..)) => "Stopped. The text so far is kept.",
         _ => return Vec::new(),
     };
     vec![Line::default(), Line::styled(format!("· {text}"), look.theme.warning)]

@@ -106,7 +106,7 @@ pub enum ChangesError {
     Interrupted,
     /// The journal of an interrupted restoration cannot be read.
     #[error(
-        "files may be half restored: the journal of an interrupted restoration cannot be read ({error}). It was set aside as {}",
+        "files may be half restored: the journal of an interrupted restore cannot be read ({error}). It was set aside as {}",
         path.display()
     )]
     DamagedJournal {
@@ -125,7 +125,7 @@ pub enum ChangesError {
     },
     /// A file could neither be restored nor put back.
     #[error(
-        "files are half restored: cannot put back {}: {error}. Lodge tries again when the session is next opened or rewound",
+        "files are half restored: cannot restore {}: {error}. Lodge tries again when the session is next opened or rewound",
         path.display()
     )]
     Stuck {

@@ -87,7 +87,7 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
                 ahp::apply_action_to_automation_run(&mut run, &said.action);
             }
             Some(_) => {}
-            None => bail!("The connection was lost; the run may still be going on."),
+            None => bail!("The connection was lost; the run may still be in progress."),
         }
     }
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {

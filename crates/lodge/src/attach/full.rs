@@ -277,7 +277,7 @@ impl Full {
             Effect::Copy(text) => hardware::copy(&text)?,
             Effect::Remember(text) => {
                 if let Err(error) = self.history.add(&text) {
-                    tracing::debug!(%error, "what was typed cannot be kept");
+                    tracing::debug!(%error, "cannot save the input history");
                 }
             }
             Effect::Notify(text) => {

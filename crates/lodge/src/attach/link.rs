@@ -384,7 +384,7 @@ async fn look(
         {
             revivals += 1;
             // Nobody listens any more when the program is about to end.
-            let _ = trouble.send(format!("The host cannot be started again: {error:#}"));
+            let _ = trouble.send(format!("Cannot restart the host: {error:#}"));
         }
         refusals += u32::from(error.is::<Refused>());
         if refusals >= REFUSALS || patience.is_some_and(|patience| began.elapsed() > patience) {

@@ -394,7 +394,7 @@ impl Talk {
             }
             Sent::Answer => {
                 self.asker.refused();
-                self.screen.note("✗", &format!("The answer was refused: {reason}"))?;
+                self.screen.note("✗", &format!("Your answer was refused: {reason}"))?;
             }
             Sent::Other => self.screen.note("✗", &format!("Refused: {reason}"))?,
         }

@@ -25,12 +25,12 @@ pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
     }
     let file = File::open(&args.file).with_context(|| format!("Cannot read {}", args.file.display()))?;
     let parent = home.parent().context("The home has no directory around it")?;
-    fs::create_dir_all(parent).with_context(|| format!("Cannot make {}", parent.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("Cannot create {}", parent.display()))?;
     let beside = parent.join(format!(".lodge-restore-{}", uuid::Uuid::new_v4()));
     fs::DirBuilder::new()
         .mode(0o700)
         .create(&beside)
-        .with_context(|| format!("Cannot make {}", beside.display()))?;
+        .with_context(|| format!("Cannot create {}", beside.display()))?;
     let restored = unpack(file, &beside).and_then(|files| {
         // It is empty, or not there.
         let _ = fs::remove_dir(home);
@@ -62,7 +62,7 @@ fn unpack(file: File, to: &Path) -> Result<u64> {
             let beginning: Beginning = read(&mut entry)?;
             ensure!(
                 beginning.format == FORMAT,
-                "It was made by Lodge {}, whose format {} this version does not know.",
+                "It was created by Lodge {} in format {}, which this version does not know.",
                 beginning.lodge,
                 beginning.format
             );
@@ -107,7 +107,7 @@ fn beneath(dir: &Path, name: &Path) -> Result<PathBuf> {
     let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
     ensure!(
         plain && name.components().next().is_some(),
-        "{} leads out of the home.",
+        "{} points outside the home.",
         name.display()
     );
     Ok(dir.join(name))

@@ -81,7 +81,7 @@ async fn status(fleet: &Fleet) -> Result<ExitCode> {
     let left = owners.iter().filter(|(_, owner)| is_gone(owner)).count();
     if left > 0 {
         print_line(&format!(
-            "{} of hosts that are gone: any host goes on with one that somebody opens there",
+            "{} of hosts that are gone: open one on any host to continue it",
             count(left, "session")
         ));
     }
@@ -127,16 +127,16 @@ async fn drain(fleet: &Fleet, wanted: &str, within: Duration) -> Result<ExitCode
     loop {
         let left = match fleet.ask(&host.id, &Request::Drain).await? {
             Some(Reply::Draining { left }) => left,
-            Some(_) => bail!("Host {} is of a version that cannot be drained.", host.id),
+            Some(_) => bail!("Host {} runs a version that cannot be drained.", host.id),
             None => bail!("Host {} does not answer.", host.id),
         };
         if left == 0 {
-            print_line(&format!("Host {} has let go of all its sessions.", host.id));
+            print_line(&format!("Host {} has released all its sessions.", host.id));
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= deadline {
             print_line(&format!(
-                "Host {} still works on {}. It takes no more, and lets go of each when its turn has ended.",
+                "Host {} still works on {}. It accepts no more, and releases each when its turn has ended.",
                 host.id,
                 count(left, "session")
             ));

@@ -293,7 +293,7 @@ fn told(error: FleetError) -> HostError {
         FleetError::NotFound { session } | FleetError::Deleted { session } => HostError::NotFound(session),
         FleetError::Exists { session } => HostError::AlreadyExists(session),
         FleetError::Copy(error) => error.into(),
-        other => HostError::Invalid(format!("The fleet does not let this host have the session: {other}.")),
+        other => HostError::Invalid(format!("The fleet refused this host the session: {other}.")),
     }
 }
 

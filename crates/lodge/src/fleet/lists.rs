@@ -84,7 +84,7 @@ async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) 
         Ok(None) => return false,
         Ok(Some(described)) => described,
         Err(error) => {
-            tracing::warn!(session, %error, "other hosts are not told of a session");
+            tracing::warn!(session, %error, "other hosts are not notified of a session");
             return false;
         }
     };

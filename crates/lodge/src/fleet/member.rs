@@ -104,7 +104,7 @@ impl Member {
             tracing::warn!("lists of other hosts may show sessions of this host as they were");
         }
         if let Err(error) = self.keeper.host.leave().await {
-            tracing::warn!(%error, "the fleet was not told that this host leaves");
+            tracing::warn!(%error, "cannot tell the fleet that this host is leaving");
         }
     }
 }

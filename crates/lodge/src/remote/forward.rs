@@ -57,7 +57,7 @@ impl Forward {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
-            .with_context(|| format!("Cannot make {}", directory.display()))?;
+            .with_context(|| format!("Cannot create {}", directory.display()))?;
         let socket = directory.join("host");
         let listener = UnixListener::bind(&socket).with_context(|| format!("Cannot listen on {}", socket.display()));
         let listener = match listener {

@@ -188,7 +188,7 @@ fn read(home: &Path) -> Result<Entries> {
 }
 
 fn write(home: &Path, entries: &Entries) -> Result<()> {
-    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot create {}", home.display()))?;
     let path = home.join(FILE);
     let text = serde_json::to_vec_pretty(entries)?;
     replace(&path, &text).with_context(|| format!("Cannot write {}", path.display()))

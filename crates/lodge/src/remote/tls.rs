@@ -52,7 +52,7 @@ pub(crate) fn tls(home: &Path, command: TlsCommand) -> Result<ExitCode> {
     let TlsCommand::Init { names } = command;
     let files = files(home);
     let dir = home.join("tls");
-    std::fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("Cannot create {}", dir.display()))?;
     let key = own_key(&files.key)?;
     let names = all_names(names);
     let certificate = certificate(&key, &names)?;

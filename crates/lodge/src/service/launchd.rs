@@ -19,7 +19,7 @@ impl Manager for Launchd {
     }
 
     fn describe(&self, program: &Path, arguments: &[String], _: &Path) -> Result<String> {
-        let program = program.to_str().context("The program's path is not text")?;
+        let program = program.to_str().context("The program's path is not UTF-8")?;
         let words: String = std::iter::once(program)
             .chain(arguments.iter().map(String::as_str))
             .map(|word| format!("    <string>{}</string>\n", escape(word)))

@@ -94,7 +94,7 @@ pub(crate) fn run(home: &Path, command: ServiceCommand) -> Result<ExitCode> {
 fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>) -> Result<ExitCode> {
     let program = std::env::current_exe().context("Lodge does not know where its program is")?;
     // The home is named, because a service knows no `LODGE_HOME` of a shell.
-    let home_name = home.to_str().context("The home has a name that is not text")?;
+    let home_name = home.to_str().context("The path of the home is not UTF-8")?;
     let words = ["serve", "--home", home_name].into_iter();
     let arguments: Vec<String> = words.map(str::to_owned).chain(options).collect();
     let parsed = Cli::try_parse_from(std::iter::once("lodge").chain(arguments.iter().map(String::as_str)))?;
@@ -108,7 +108,7 @@ fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>
     }
     let file = manager.file()?;
     if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(dir).with_context(|| format!("Cannot create {}", dir.display()))?;
     }
     let before = std::fs::read(&file).ok();
     std::fs::write(&file, text).with_context(|| format!("Cannot write {}", file.display()))?;
@@ -187,5 +187,5 @@ fn call(program: &str, args: &[&str]) -> Result<()> {
 
 /// A directory of the person's.
 fn person() -> Result<PathBuf> {
-    std::env::home_dir().context("There is no home directory, so there is no place for a service")
+    std::env::home_dir().context("There is no home directory in which to install the service")
 }

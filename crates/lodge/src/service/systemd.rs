@@ -24,7 +24,7 @@ impl Manager for Systemd {
     }
 
     fn describe(&self, program: &Path, arguments: &[String], home: &Path) -> Result<String> {
-        let program = program.to_str().context("The program's path is not text")?;
+        let program = program.to_str().context("The program's path is not UTF-8")?;
         let mut command = quote(program)?;
         for argument in arguments {
             command = format!("{command} {}", quote(argument)?);
@@ -113,7 +113,7 @@ fn quote(word: &str) -> Result<String> {
 
 /// A path that is a whole setting: no quotes there.
 fn quote_path(path: &Path) -> Result<String> {
-    let path = path.to_str().context("The home has a name that is not text")?;
+    let path = path.to_str().context("The path of the home is not UTF-8")?;
     ensure!(
         !path.contains(['\n', '\r']),
         "A line break cannot be part of a service: {path:?}"

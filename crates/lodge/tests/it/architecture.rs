@@ -153,6 +153,21 @@ fn every_invariant_names_the_test_that_fails_when_it_is_broken() {
 }
 
 #[test]
+fn every_file_that_the_page_names_exists() {
+    let page = page();
+    let files: Vec<&str> = code(&page)
+        .filter(|word| word.starts_with("crates/") && word.ends_with(".rs"))
+        .collect();
+    assert!(files.len() > 30, "{}", files.len());
+    for file in files {
+        assert!(
+            workspace().join(file).is_file(),
+            "ARCHITECTURE.md names {file}, which does not exist"
+        );
+    }
+}
+
+#[test]
 fn rooms_use_only_rooms_further_down() {
     let rooms = rooms();
     for (place, (name, may_use)) in rooms.iter().enumerate() {

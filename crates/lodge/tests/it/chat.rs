@@ -313,7 +313,7 @@ fn a_host_is_started_again_after_an_upgrade_and_people_read_why_it_cannot_be() {
     });
     std::fs::remove_file(&program).unwrap();
     kill_host(&home);
-    screen.until_shows("The host cannot be started again: Cannot start the host");
+    screen.until_shows("Cannot restart the host: Cannot start the host");
     screen.leave();
     stop(&home);
 }

@@ -262,7 +262,10 @@ fn a_sub_agent_is_another_program_with_the_questions_and_the_log_of_the_session(
     let (answer, _) = allow_all(&mut editor, prompt);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     let said = editor.text("agent_message_chunk");
-    assert!(said.contains("be held to the tools of the agent `explore`"), "{said}");
+    assert!(
+        said.contains("be limited to the tools of the agent `explore`"),
+        "{said}"
+    );
 }
 
 #[test]

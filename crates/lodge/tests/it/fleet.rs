@@ -138,7 +138,7 @@ async fn a_session_that_nobody_uses_moves_to_the_host_that_opens_it_and_a_draine
     assert!(refused.stderr.contains("being drained"), "{}", refused.stderr);
     talking.kill();
     let drained = fleet(&["drain", "two", "--within", "120"]).ok();
-    assert!(drained.stdout().contains("let go of all"), "{}", drained.stdout());
+    assert!(drained.stdout().contains("has released all"), "{}", drained.stdout());
     let said = one.run(["run", "--resume", &session, "say Mine at last."]).ok();
     assert!(said.stdout().contains("Mine at last."));
     first.kill();

@@ -153,13 +153,13 @@ fn an_answer_streams_as_markdown_until_escape_and_is_there_at_the_next_start() {
         });
         look.record("streaming", &screen, &home);
         screen.press("\x1b");
-        screen.until_shows("Stopped. What was said is kept.");
+        screen.until_shows("Stopped. The text so far is kept.");
         screen.until_hides("Esc stops");
         look.record("stopped", &screen, &home);
         screen.leave();
         let mut again = look.start(&home, &["--resume"]);
         again.until("the conversation as it was", |shown| {
-            shown.contains("Stopped. What was said is kept.") && shown.contains("rehearsal · interactive")
+            shown.contains("Stopped. The text so far is kept.") && shown.contains("rehearsal · interactive")
         });
         look.record("resumed", &again, &home);
         again.leave();

@@ -134,7 +134,7 @@ impl RunOutcome {
     pub(super) fn interrupted() -> Self {
         Self::Failed {
             kind: "interrupted".to_owned(),
-            message: "The host ended while this run was going on.".to_owned(),
+            message: "The host stopped during this run.".to_owned(),
         }
     }
 }

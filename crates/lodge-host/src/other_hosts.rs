@@ -1,5 +1,4 @@
-//! Sessions of other hosts that share a keeper with this one: how they are listed here, and how this host lets one of its own
-//! go to another.
+//! Sessions of other hosts of the fleet: listing them here, and releasing a session of this host to another one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Host, HostError, Lifecycle};
 
-/// How often a session is tried to be given up, and how long is waited in between.
+/// How often the host tries to release a session, and the pause between attempts.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -59,7 +58,7 @@ impl Host {
         if let Some(address) = address
             && let Err(error) = self.marks().update(&id, |marks| marks.address = Some(address))
         {
-            tracing::warn!(session = id, %error, "what its maker calls the session could not be kept");
+            tracing::warn!(session = id, %error, "cannot save the name that its creator gave the session");
         }
         self.catalogue().take_in(listed);
         self.0.busy_elsewhere.lock().set(&id, busy);

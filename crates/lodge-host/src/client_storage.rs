@@ -1,4 +1,4 @@
-//! Sessions whose files a client keeps: what the client has counts, and the session's directory here is a copy of it.
+//! Sessions whose files a client stores. The client's files are authoritative; the session's directory here is a copy.
 
 use std::{
     collections::BTreeMap,

@@ -1,10 +1,10 @@
-//! Work on files blocks, so it is done beside the runtime. Each operation says what it does; none takes work from others.
+//! Blocking file operations, run on tokio's blocking threads. Each is named after its purpose; none runs arbitrary work for callers.
 
 use std::{collections::BTreeSet, io, path::PathBuf};
 
 use crate::{FileError, Files};
 
-pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
@@ -14,18 +14,18 @@ impl Files {
         self,
         work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
-        aside(move || work(&self)).await?
+        run_blocking(move || work(&self)).await?
     }
 }
 
 /// Whether there is something at a path. What cannot be looked at counts as there.
 pub async fn exists(path: PathBuf) -> bool {
-    !matches!(aside(move || path.try_exists()).await, Ok(Ok(false)))
+    !matches!(run_blocking(move || path.try_exists()).await, Ok(Ok(false)))
 }
 
 /// Whether there is a directory at a path. An error where nothing is there.
 pub async fn is_directory(path: PathBuf) -> io::Result<bool> {
-    aside(move || path.metadata()).await?.map(|found| found.is_dir())
+    run_blocking(move || path.metadata()).await?.map(|found| found.is_dir())
 }
 
 /// The text of a file of at most `limit` bytes. A device or a pipe has none.
@@ -35,7 +35,7 @@ pub async fn short_text(path: PathBuf, limit: u64) -> Option<String> {
         let fits = found.is_file() && found.len() <= limit;
         fits.then(|| std::fs::read_to_string(path).ok()).flatten()
     };
-    aside(read).await.ok()?
+    run_blocking(read).await.ok()?
 }
 
 /// Whether the file at a path has exactly this in it.
@@ -46,7 +46,7 @@ pub async fn holds(path: PathBuf, bytes: &[u8]) -> bool {
         let fits = found.is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64);
         fits && std::fs::read(path).is_ok_and(|found| found == bytes)
     };
-    aside(look).await.unwrap_or(false)
+    run_blocking(look).await.unwrap_or(false)
 }
 
 /// Whether a directory has entries of these names and no others.
@@ -59,5 +59,5 @@ pub async fn has_exactly(path: PathBuf, names: BTreeSet<String>) -> bool {
             .collect();
         Some(found == names)
     };
-    aside(look).await.ok().flatten() == Some(true)
+    run_blocking(look).await.ok().flatten() == Some(true)
 }

@@ -1,5 +1,5 @@
-//! Whether files that customise sessions have changed: skills, agents, instructions, commands, hooks, MCP servers. Only names,
-//! lengths and times are looked at, so that it can be asked often.
+//! Whether files that customise sessions have changed: skills, agents, instructions, commands, hooks, MCP servers. It compares
+//! only names, lengths and times, so it is cheap to ask often.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -11,7 +11,7 @@ use lodge_agent::{Customization, GitContext, instruction_places};
 use lodge_mcp::Configured;
 use lodge_tools::custom::Kind;
 
-use crate::{Host, Session, Trust, aside::aside, commands};
+use crate::{Host, Session, Trust, blocking::run_blocking, commands};
 
 /// So many names are looked at; what is beyond is found when somebody asks for it.
 const MOST: usize = 5_000;
@@ -46,7 +46,7 @@ impl Host {
                 servers: servers(),
             })
         };
-        aside(look).await.ok().flatten()
+        run_blocking(look).await.ok().flatten()
     }
 
     /// A number that is another one when a file was added, changed or removed that customises sessions in this directory.

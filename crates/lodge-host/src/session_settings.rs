@@ -1,4 +1,4 @@
-//! What people arrange about a session as a whole, told by events beside its chain: chats, directories, what is on and off.
+//! Settings of a session as a whole, recorded as events beside its chain: chats, directories, what is switched on and off.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Files that a program keeps for itself.
+//! Private files of a program.
 
 use std::{
     fs::{DirBuilder, File, Permissions},
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 
 /// What is in a file, if it is there. An error names the file.
 pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -78,7 +78,7 @@ impl Scratch {
     pub async fn new(within: &Path) -> io::Result<Self> {
         let path = within.join(uuid::Uuid::new_v4().simple().to_string());
         let made = Self(path.clone());
-        aside(move || std::fs::create_dir_all(path)).await??;
+        run_blocking(move || std::fs::create_dir_all(path)).await??;
         Ok(made)
     }
 
@@ -95,13 +95,13 @@ impl Scratch {
     /// Whether there is something below it.
     pub async fn has(&self, below: &Path) -> bool {
         let path = self.0.join(below);
-        aside(move || path.exists()).await.unwrap_or(false)
+        run_blocking(move || path.exists()).await.unwrap_or(false)
     }
 
     /// Makes a directory below it.
     pub async fn make_directory(&self, below: &Path) -> io::Result<()> {
         let path = self.0.join(below);
-        aside(move || std::fs::create_dir_all(path)).await?
+        run_blocking(move || std::fs::create_dir_all(path)).await?
     }
 
     /// Writes a file below it, and makes the directories on the way. A script can be run.
@@ -115,7 +115,7 @@ impl Scratch {
                 false => Ok(()),
             }
         };
-        aside(write).await?
+        run_blocking(write).await?
     }
 }
 

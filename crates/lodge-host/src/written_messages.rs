@@ -1,5 +1,5 @@
-//! Messages as their clients wrote them, where the message that the agent gets does not say it: attachments that only people
-//! see, places in the text, the chosen model and agent. They are in the log of their session.
+//! What a client wrote in a message and the agent does not get: attachments that only people see, positions in the text, the
+//! chosen model and agent. The session's log records it.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! MCP servers without a session, to see whether they start.
+//! Starts MCP servers without a session, to check whether they work.
 
 use std::{
     path::{Path, PathBuf},
