@@ -83,9 +83,27 @@ impl Session {
         self.0.agent.facts().switches
     }
 
-    /// Says what is on and off for this session alone.
+    /// Says what is on and off for this session alone. Its MCP servers follow before this returns, so no face sees a server
+    /// in another state than the log says.
     pub fn set_switches(&self, switches: BTreeMap<String, bool>) -> Result<(), AgentError> {
-        self.arrange(self.switches() == switches, LodgeSwitched { switches })
+        let before = self.switches();
+        if before == switches {
+            return Ok(());
+        }
+        let keys: BTreeSet<&String> = before.keys().chain(switches.keys()).collect();
+        let changed = keys.into_iter().filter(|key| before.get(*key) != switches.get(*key));
+        let servers: Vec<String> = changed.filter_map(|key| server_of(key)).map(str::to_owned).collect();
+        self.0.agent.record_beside(LodgeSwitched { switches })?;
+        let off = self.servers_off();
+        for name in servers {
+            let mcp = self.0.agent.mcp();
+            // A name that is not configured has nothing to follow.
+            let _ = match off.contains(&name) {
+                true => mcp.disable(&name),
+                false => mcp.enable(&name),
+            };
+        }
+        Ok(())
     }
 
     fn switch(&self, key: String, on: bool) -> Result<(), AgentError> {
@@ -104,29 +122,37 @@ impl Session {
         self.0.agent.enable(Customized::Skill(name.to_owned()), on).await
     }
 
-    /// Keeps that an MCP server was turned on or off for this session alone.
-    pub fn keep_server_switch(&self, name: &str, on: bool) -> Result<(), AgentError> {
-        self.switch(server_key(name), on)
+    /// Turns an MCP server on or off for this session alone. A server that was only stopped starts when it is needed again.
+    /// False when there is no such server.
+    pub fn switch_server(&self, name: &str, on: bool) -> Result<bool, AgentError> {
+        let mcp = self.0.agent.mcp();
+        if mcp.info(name).is_none() {
+            return Ok(false);
+        }
+        self.switch(server_key(name), on)?;
+        Ok(!on || mcp.enable(name).is_ok())
+    }
+
+    /// The MCP servers that people turned off, for this session or for more.
+    fn servers_off(&self) -> BTreeSet<String> {
+        let host = self.0.host.upgrade();
+        let cwd = self.0.agent.settings().cwd;
+        let mut off = host.map_or_else(BTreeSet::new, |host| host.decisions.disabled_servers_at(&cwd));
+        for (key, on) in self.switches() {
+            match (server_of(&key), on) {
+                (Some(name), true) => drop(off.remove(name)),
+                (Some(name), false) => drop(off.insert(name.to_owned())),
+                (None, _) => {}
+            }
+        }
+        off
     }
 
     /// Turns MCP servers off that people turned off, for this session or for more.
     pub(crate) fn apply_server_switches(&self) {
-        let (agent, host) = (&self.0.agent, self.0.host.upgrade());
-        let cwd = agent.settings().cwd;
-        let mut off = host.map_or_else(BTreeSet::new, |host| host.decisions.disabled_servers_at(&cwd));
-        for (name, on) in self
-            .switches()
-            .iter()
-            .filter_map(|(key, on)| Some((server_of(key)?, on)))
-        {
-            match on {
-                true => drop(off.remove(name)),
-                false => drop(off.insert(name.to_owned())),
-            }
-        }
-        for name in off {
+        for name in self.servers_off() {
             // One that is not there is off.
-            let _ = agent.mcp().disable(&name);
+            let _ = self.0.agent.mcp().disable(&name);
         }
     }
 }

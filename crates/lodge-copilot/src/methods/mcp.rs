@@ -200,32 +200,19 @@ async fn is_running(session: Arc<Attached>, Named { server_name }: Named) -> Res
     Ok(json!({"running": server.is_some_and(|server| server.status == Status::Connected)}))
 }
 
-/// A name that is not configured is no mistake: it may become so.
-fn known(done: Result<(), McpError>) -> Result<Value, RpcError> {
-    match done {
-        Ok(()) | Err(McpError::NotConfigured(_)) => Ok(Value::Null),
-        Err(error) => Err(error.into()),
-    }
-}
-
 async fn enable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
-    let servers = existing(&session, "No MCP host initialized")?;
-    let done = servers.enable(&server_name);
-    keep_switch(&session, &server_name, true, done)
+    switch(&session, &server_name, true)
 }
 
 async fn disable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
-    let servers = existing(&session, "No MCP host initialized")?;
-    let done = servers.disable(&server_name);
-    keep_switch(&session, &server_name, false, done)
+    switch(&session, &server_name, false)
 }
 
-/// The session has its servers on and off as they were, also when it is taken up again.
-fn keep_switch(session: &Attached, name: &str, on: bool, done: Result<(), McpError>) -> Result<Value, RpcError> {
-    if done.is_ok() {
-        session.session().keep_server_switch(name, on)?;
-    }
-    known(done)
+/// A name that is not configured is no mistake: it may become so.
+fn switch(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
+    existing(session, "No MCP host initialized")?;
+    session.session().switch_server(name, on)?;
+    Ok(Value::Null)
 }
 
 async fn reload(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

@@ -115,12 +115,14 @@ impl Session {
             ("", _) => {}
             ("reload", "") => servers.reset(),
             ("enable" | "start", name) if !name.is_empty() => {
-                servers.enable(name).map_err(refuse)?;
+                self.switch_server(name, true)?;
                 servers.start(name).await.map_err(refuse)?;
                 return Ok(Invoked::Done(self.server_page(name)));
             }
             ("disable" | "stop", name) if !name.is_empty() => {
-                servers.disable(name).map_err(refuse)?;
+                if !self.switch_server(name, false)? {
+                    return Err(refuse(lodge_mcp::McpError::NotConfigured(name.to_owned())));
+                }
                 return Ok(Invoked::Done(format!("`{name}` is off in this session.")));
             }
             ("login", name) if !name.is_empty() => {
