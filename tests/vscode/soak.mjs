@@ -28,6 +28,12 @@ function told(type) {
   return events.split("\n").find((line) => line.includes(`"type":"${type}"`));
 }
 
+/** A file whose two sides have different paths would be shown as renamed. */
+async function nothingIsRenamed() {
+  assert.equal(await page.locator(".monaco-diff-editor:visible").count() > 0, true);
+  assert.deepEqual(await page.locator(".status.renamed:visible").allInnerTexts(), []);
+}
+
 const steps = {
   async "a file that is open goes with the message"() {
     await editor.choose();
@@ -45,6 +51,7 @@ const steps = {
     await page.locator("[aria-label='View All Changes']:visible").first().click();
     await page.locator(".monaco-diff-editor:visible", { hasText: "zwei" }).first().waitFor();
     await editor.shot("difference");
+    await nothingIsRenamed();
     assert.equal(note(), "one\ntwo\nthree\n");
     await page.getByRole("button", { name: "Allow", exact: true }).and(page.locator(":visible")).first().click();
     await editor.answers("The edit is made.");
@@ -60,10 +67,18 @@ const steps = {
     await page.locator(".interactive-response", { hasText: "It counted." }).getByText("touch made").first().click();
     await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "200" }).first().waitFor();
   },
+  async "a dangerous command says what is dangerous, and is not run"() {
+    await editor.say('call bash {"command":"git push --force origin main"} then say It was not pushed.');
+    await page.getByText("Overwrites history on the remote.").and(page.locator(":visible")).first().waitFor();
+    await editor.shot("warning");
+    await page.getByRole("button", { name: "Skip" }).and(page.locator(":visible")).first().click();
+    await editor.answers("It was not pushed.");
+  },
   async "changes of the branch are shown with both sides"() {
     await page.locator(".interactive-input-part", { hasText: "2 Files" }).getByText("2 Files").first().click();
     await page.locator(".monaco-diff-editor:visible", { hasText: "zwei" }).last().waitFor();
     await editor.shot("changes");
+    await nothingIsRenamed();
     const tab = page.locator(".tab.active:visible");
     assert.match(await tab.first().innerText(), /Changes/);
   },
@@ -84,7 +99,7 @@ const steps = {
     await editor.shot("reloaded");
     // VS Code draws an answer more slowly than it comes, and no further when it is stopped: all of it is there now.
     const shown = (await editor.conversation()).join("\n");
-    for (const text of ["It counted.", " 11 12 ", "I am here."]) assert.ok(shown.includes(text), `${text} is missing: ${shown}`);
+    for (const text of ["It was not pushed.", " 11 12 ", "I am here."]) assert.ok(shown.includes(text), `${text} is missing: ${shown}`);
   },
   async "a host that was killed comes back and goes on"() {
     await editor.say("slowly 50 ms, stream 3000 chunks of 6 bytes");
@@ -98,6 +113,8 @@ const steps = {
     await page.locator(".agent-session-item:visible", { hasText: "Working" }).waitFor({ state: "hidden" });
     await editor.say("say Back again.");
     await editor.answers("Back again.");
+    await editor.rests();
+    await page.locator(".agent-session-item:visible", { hasText: "Failed" }).waitFor({ state: "hidden" });
   },
 };
 
@@ -110,6 +127,7 @@ for (const [number, [name, step]] of Object.entries(steps).entries()) {
     failed = true;
     console.log(`FAIL ${name}\n${String(error.stack).slice(0, 2000)}`);
   }
+  if (!failed) await editor.rests();
   await editor.shot(`${number + 1}`);
   // Each step goes on where the one before it ended.
   if (failed) break;

@@ -62,6 +62,9 @@ pub(crate) fn call_of_tool_terminal(uri: &str) -> Option<(String, String)> {
     Some((session, String::from_utf8(unescape(call)?).ok()?))
 }
 
+/// The scheme of what changed files contained.
+pub(crate) const FILE_CONTENT: &str = "lodge-content:";
+
 const CONTENT: &str = "/content/";
 
 /// Something that a tool said in a session, too large for the session's state.
@@ -70,11 +73,24 @@ pub(crate) fn content(session: &str, name: &str) -> String {
     format!("{session}{CONTENT}{}", &name["file://".len()..])
 }
 
-/// The session and the name of such a thing.
+/// One side of a file that a tool call changes. Both sides have the same path: editors take a file with two for a renamed one.
+pub(crate) fn content_side(session: &str, call: &str, side: &str, file: &str) -> String {
+    format!("{}?{side}", content(session, &format!("{call}/{file}")))
+}
+
+/// The session and the name of such a thing. The name of a side is `<call>-<side>/<file>`.
 pub(crate) fn session_of_content(uri: &str) -> Option<(&str, String)> {
-    let (session, name) = uri.rsplit_once(CONTENT)?;
+    let (session, name) = uri.rsplit_once(CONTENT).filter(|_| !uri.starts_with(FILE_CONTENT))?;
+    let (name, side) = name
+        .split_once('?')
+        .map_or((name, None), |(name, side)| (name, Some(side)));
     let name = path(&format!("file:///{name}"))?;
-    Some((session, name.to_str()?.strip_prefix('/')?.to_owned()))
+    let name = name.to_str()?.strip_prefix('/')?;
+    let name = match (side, name.rsplit_once('/')) {
+        (Some(side), Some((call, file))) => format!("{call}-{side}/{file}"),
+        _ => name.to_owned(),
+    };
+    Some((session, name))
 }
 
 /// The session that a default chat's URI names.
@@ -99,6 +115,13 @@ mod tests {
         assert_eq!(uri, "copilot:/x/content/call%201/a-0");
         assert_eq!(session_of_content(&uri), Some(("copilot:/x", "call 1/a-0".to_owned())));
         assert_eq!(session_of_content("file:///x"), None);
+        assert_eq!(session_of_content("lodge-content:/home/content/x?s/git-1"), None);
+        let uri = content_side("copilot:/x", "call 1", "before", "a.txt");
+        assert_eq!(uri, "copilot:/x/content/call%201/a.txt?before");
+        assert_eq!(
+            session_of_content(&uri),
+            Some(("copilot:/x", "call 1-before/a.txt".to_owned()))
+        );
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub use lodge_agent::{
     PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, Remote, RemoteLog, RulesChange,
     SectionChange, SubagentOverride, SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus, ToolAnswer,
     ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits,
-    sign_in_id, skill_info,
+    sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,

@@ -203,6 +203,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<DevicesCommand>,
     },
+    /// Print what to set in VS Code, so that it reaches the running host
+    #[command(after_help = "Examples:
+  lodge vscode")]
+    Vscode,
     /// Print a completion script for your shell
     #[command(after_help = "Examples:
   lodge completions bash > ~/.local/share/bash-completion/completions/lodge

@@ -31,6 +31,7 @@ mod sessions;
 mod setup;
 mod trust;
 mod view;
+mod vscode;
 
 use std::{
     io::{IsTerminal, Write},
@@ -176,6 +177,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
         Some(Command::Automations { command }) => runtime()?.block_on(attach::automations(&home?, command.as_ref())),
         Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),
+        Some(Command::Vscode) => vscode::explain(&home?),
         Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
         Some(Command::Pair(args)) => runtime()?.block_on(attach::pair(&home?, &args)),
         Some(Command::Devices { command }) => runtime()?.block_on(attach::devices(&home?, command.as_ref())),

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io::IsTerminal,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use crate::{
     door,
     guest::Guests,
     join::{self, Hello, Reached},
-    notify, prune, remote, setup,
+    notify, prune, remote, setup, vscode,
 };
 
 /// How often files are looked for that others need to find the host. Somebody may delete them, or the whole home.
@@ -242,17 +242,22 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let config = setup::config(home)?;
     let (settings, retention) = (config.ahp, config.retention.retention());
     let pricing = config.prices.map(|prices| prices.told()).unwrap_or_default();
-    let roots = settings
-        .roots
-        .iter()
-        .map(|root| lodge_tools::paths::absolute(home, root));
+    let directories = |named: &[String]| -> Vec<PathBuf> {
+        let absolute = |text: &String| lodge_tools::paths::absolute(home, text);
+        named.iter().map(absolute).collect()
+    };
+    let vscode = directories(&settings.vscode);
     let config = AhpConfig {
         listen,
         any_port: ends == Ends::WhenUnneeded,
         tls,
         allowed_origins: args.allow_origin.clone(),
         allowed_hosts: args.allow_host.clone(),
-        roots: directory.clone().into_iter().chain(roots).collect(),
+        roots: directory
+            .clone()
+            .into_iter()
+            .chain(directories(&settings.roots))
+            .collect(),
         resources: settings.resources,
         default_directory: directory,
         lines: crate::logging::LINES.clone(),
@@ -298,7 +303,11 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     if let Some(socket) = socket {
         ahp.serve_local(socket);
     }
-    let found = Arc::new(door::Discovery::publish(home, note)?);
+    let listed = match &note.socket {
+        Some(socket) => vscode::Listed::publish(&vscode, socket)?,
+        None => vscode::Listed::default(),
+    };
+    let (listed, found) = (Arc::new(listed), Arc::new(door::Discovery::publish(home, note)?));
     print_line(&format!(
         "Lodge {} · sessions in {}",
         env!("CARGO_PKG_VERSION"),
@@ -358,7 +367,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         served = guests.sdks.serve_tcp(sdk_listener) => served?,
         () = local => {}
         () = joining => {}
-        () = keep_files(door, found.clone()) => {}
+        () = keep_files(door, found.clone(), listed.clone()) => {}
         () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("No client is connected and nothing is running; stopping."),
         () = prune::keep_to(host.clone(), retention) => {}
         why = stopped() => {
@@ -387,11 +396,16 @@ fn local_socket(door: &Arc<Door>, home: &Path, name: &str) -> Option<LocalListen
 }
 
 /// Puts back what others need to find the host, where somebody deletes it.
-async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>) {
+async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>, listed: Arc<vscode::Listed>) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let (door, found) = (door.clone(), found.clone());
-        let kept = tokio::task::spawn_blocking(move || door.keep_files().and_then(|()| found.keep())).await;
+        let (door, found, listed) = (door.clone(), found.clone(), listed.clone());
+        let keep = move || {
+            door.keep_files()
+                .and_then(|()| found.keep())
+                .and_then(|()| listed.keep())
+        };
+        let kept = tokio::task::spawn_blocking(keep).await;
         if let Ok(Err(error)) = kept {
             tracing::warn!(%error, "the files by which clients find this host cannot be written");
         }

@@ -102,6 +102,8 @@ pub(crate) struct Ahp {
     pub(crate) resources: lodge_ahp::Policy,
     /// Directories that clients always may reach; `~` is the person's home, and what is relative is seen from Lodge's.
     pub(crate) roots: Vec<String>,
+    /// User data directories of VS Code, in whose list of agent hosts the host is entered.
+    pub(crate) vscode: Vec<String>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -1,10 +1,6 @@
 //! Addresses of the contents that changed files had, and what is behind them.
 
-use std::{
-    ffi::OsString,
-    os::unix::ffi::OsStringExt as _,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use lodge_host::{Entry, Hash, WorkTree};
@@ -15,8 +11,6 @@ use crate::{
     uri,
 };
 
-const SCHEME: &str = "lodge-content:/";
-
 /// Contents: the word in their address.
 pub(super) enum Content<'a> {
     /// Kept by the host.
@@ -24,7 +18,7 @@ pub(super) enum Content<'a> {
     /// In git's store.
     Git(&'a str),
     /// In the file itself. The stamp tells one state of the file from another.
-    Now(&'a Path, String),
+    Now(String),
     /// Where a link leads.
     Link(&'a Path),
     /// Not kept: too large.
@@ -43,42 +37,38 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The address, which ends in the file's name: by that editors tell the language.
+    /// The address. Its path is the file's, and the rest is in the query: editors tell the language by the path, show it, and
+    /// take a file whose two sides have different paths for a renamed one.
     pub(super) fn uri(&self, session: &str, path: &Path) -> String {
         let word = match self {
             Self::Kept(hash) => hash.to_string(),
             Self::Git(oid) => format!("git-{oid}"),
-            Self::Now(path, stamp) => format!("now-{}.{stamp}", encoded(path)),
-            Self::Link(target) => format!("link-{}", encoded(target)),
+            Self::Now(stamp) => format!("now-{stamp}"),
+            Self::Link(target) => format!("link-{}", URL_SAFE_NO_PAD.encode(target.as_os_str().as_encoded_bytes())),
             Self::Lost => "lost".to_owned(),
         };
-        let name = path.file_name().map(PathBuf::from).unwrap_or_default();
-        let name = uri::file(Path::new("/").join(name));
-        let name = name.strip_prefix("file:///").unwrap_or_default();
-        format!("{SCHEME}{session}/{word}/{name}")
+        let path = uri::file(path);
+        let path = path.strip_prefix("file://").unwrap_or_default();
+        format!("{}{path}?{session}/{word}", uri::FILE_CONTENT)
     }
-}
-
-fn encoded(path: &Path) -> String {
-    URL_SAFE_NO_PAD.encode(path.as_os_str().as_encoded_bytes())
-}
-
-fn decoded(text: &str) -> Option<PathBuf> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-    Some(OsString::from_vec(bytes).into())
 }
 
 /// Whether an address is one of such contents.
 pub(crate) fn is_content(uri: &str) -> bool {
-    uri.starts_with(SCHEME)
+    uri.starts_with(uri::FILE_CONTENT)
 }
 
 /// Reads contents by such an address. `None`: it is no such address.
 pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcError>> {
-    let mut parts = uri.strip_prefix(SCHEME)?.splitn(3, '/');
-    let (id, word) = (parts.next()?, parts.next().unwrap_or_default());
+    let (path, query) = uri
+        .strip_prefix(uri::FILE_CONTENT)
+        .map(|rest| rest.split_once('?').unwrap_or((rest, "")))?;
     let lost = || RpcError::new(code::NOT_FOUND, format!("there are no contents at {uri}"));
     let read = async {
+        // Editors spell what is in a query in hex.
+        let query = uri::unescape(query).and_then(|query| String::from_utf8(query).ok());
+        let query = query.ok_or_else(lost)?;
+        let (id, word) = query.split_once('/').ok_or_else(lost)?;
         let session = face.open_session(id).await.map_err(|_| lost())?;
         if let Some(oid) = word.strip_prefix("git-") {
             let cwd = session.settings().cwd;
@@ -87,8 +77,8 @@ pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcEr
         if let Some(target) = word.strip_prefix("link-") {
             return URL_SAFE_NO_PAD.decode(target).map_err(|_| lost());
         }
-        if let Some((path, _)) = word.strip_prefix("now-").and_then(|word| word.split_once('.')) {
-            let path = decoded(path).ok_or_else(lost)?;
+        if word.starts_with("now-") {
+            let path = uri::path(&format!("file://{path}")).ok_or_else(lost)?;
             let (files, limit) = (face.shared_files(), face.config.limits.resource_bytes);
             return files.whole(path, limit).await.map_err(|_| lost());
         }

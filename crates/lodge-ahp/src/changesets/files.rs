@@ -174,7 +174,7 @@ fn of_git(session: &str, change: &GitChange) -> ChangesetFile {
     let now = change.exists.then(|| {
         let (size, stamp) = lodge_files::stamp(&change.path).unzip();
         ContentRef {
-            uri: Content::Now(&change.path, stamp.clone().unwrap_or_default()).uri(session, &change.path),
+            uri: Content::Now(stamp.clone().unwrap_or_default()).uri(session, &change.path),
             size_hint: size.and_then(|size| i64::try_from(size).ok()),
             content_type: None,
             nonce: stamp,

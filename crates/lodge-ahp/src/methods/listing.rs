@@ -94,14 +94,15 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
             ..ListFilter::default()
         };
         let page = face.host.list(filter).await.map_err(RpcError::internal)?;
-        items.extend(page.sessions.iter().filter_map(|line| face.line(line, &chats)));
+        let lines = page.sessions.iter();
+        items.extend(lines.filter_map(|line| Some((face.line(line, &chats)?, line.model.clone()))));
         after = page.next;
         if after.is_none() || limit.is_some_and(|limit| items.len() >= limit) {
             break after;
         }
     };
-    let spell = |summary: SessionSummary| match serde_json::to_value(summary) {
-        Ok(Value::Object(line)) if seed => seed::summary(&line, None),
+    let spell = |(summary, model): (SessionSummary, Option<String>)| match serde_json::to_value(summary) {
+        Ok(Value::Object(line)) if seed => seed::summary(&line, model.map(|id| json!({ "id": id }))),
         Ok(line) => line,
         Err(_) => Value::Null,
     };
@@ -205,7 +206,7 @@ impl Face {
             title: line
                 .title
                 .clone()
-                .or_else(|| line.summary.clone())
+                .or_else(|| lodge_host::title_of(line.summary.as_deref()?))
                 .unwrap_or_else(|| UNTITLED.to_owned()),
             status,
             activity: None,

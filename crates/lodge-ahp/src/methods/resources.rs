@@ -197,7 +197,7 @@ fn encoding(name: &str) -> Result<Encoding, RpcError> {
 
 /// Kinds that clients show by themselves; all else they tell by the name.
 fn content_type(uri: &str) -> Option<&'static str> {
-    match uri.rsplit('.').next()?.to_ascii_lowercase().as_str() {
+    match uri.split('?').next()?.rsplit('.').next()?.to_ascii_lowercase().as_str() {
         "png" => Some("image/png"),
         "jpg" | "jpeg" => Some("image/jpeg"),
         "gif" => Some("image/gif"),

@@ -102,7 +102,7 @@ impl UnifiedDiff {
         let side = |side: Side| FileEditSide {
             uri: uri::file(&self.path),
             content: ContentRef {
-                uri: uri::content("", &format!("{call}-{}/{file}", side.name())),
+                uri: uri::content_side("", call, side.name(), &file),
                 size_hint: None,
                 content_type: None,
                 nonce: None,

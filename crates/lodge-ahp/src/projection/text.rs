@@ -130,7 +130,11 @@ pub(super) fn edited(arguments: &Value, input: &str) -> Result<Value, String> {
 /// The question put to the person.
 pub(super) fn confirmation(request: &PermissionRequest) -> String {
     match request {
-        PermissionRequest::Shell(_) => "Run this command?".into(),
+        // The protocol has no other place for a warning that every client shows.
+        PermissionRequest::Shell(shell) => match &shell.warning {
+            Some(warning) => format!("Run this command? {warning}"),
+            None => "Run this command?".into(),
+        },
         PermissionRequest::Write(write) => format!("Write to `{}`?", write.file_name),
         PermissionRequest::Read(read) => format!("Read `{}`?", read.path),
         PermissionRequest::Mcp(mcp) if mcp.is_sampling() => format!("Let {} ask the model?", mcp.server_name),

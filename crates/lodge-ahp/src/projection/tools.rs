@@ -70,7 +70,6 @@ pub(super) struct Call {
 /// A call's tool, as far as an event tells.
 struct Named<'a> {
     name: &'a str,
-    title: Option<&'a str>,
     intention: Option<&'a str>,
     server: Option<&'a str>,
 }
@@ -79,7 +78,6 @@ impl<'a> Named<'a> {
     fn new(name: &'a str) -> Self {
         Self {
             name,
-            title: None,
             intention: None,
             server: None,
         }
@@ -204,7 +202,6 @@ impl Projector {
     pub(super) fn tool_requested(&mut self, scope: &Scope, request: &ToolRequest) {
         let named = Named {
             name: &request.name,
-            title: request.tool_title.as_deref(),
             intention: request.intention_summary.as_deref(),
             server: request.mcp_server_name.as_deref(),
         };
@@ -250,7 +247,8 @@ impl Projector {
             tool_call_id: id.to_owned(),
             meta: text::kind(name).map(|kind| object(json!({ "toolKind": kind }))),
             tool_name: name.to_owned(),
-            display_name: named.title.map_or_else(|| text::display_name(name), str::to_owned),
+            // A title that a server gives the tool comes with the whole message, when clients know the call already.
+            display_name: text::display_name(name),
             intention: named.intention.map(str::to_owned),
             contributor,
         };

@@ -146,17 +146,27 @@ async fn changes_follow_a_turn_live_for_everybody() {
         assert_eq!(client.content(&seed["before"]).await, "seed\n", "{kind}");
         assert_eq!(client.content(&seed["after"]).await, "seed\nmore\n", "{kind}");
         assert_eq!(client.content(&new["after"]).await, "a\nb\n", "{kind}");
-        // A page in a browser can open no `file:` of the host's.
+        // A page in a browser can open no `file:` of the host's. Editors show the path, and call a file renamed that has two.
         for side in [&seed["before"], &seed["after"], &new["after"]] {
             let address = side["content"]["uri"].as_str().unwrap();
-            assert!(address.starts_with("lodge-content:/"), "{kind}: {address}");
+            let path = side["uri"].as_str().unwrap().strip_prefix("file://").unwrap();
+            assert!(
+                address.starts_with(&format!("lodge-content:{path}?")),
+                "{kind}: {address}"
+            );
+            // As an editor of the VS Code family spells it.
+            let spelt = address.replace(&format!("{}/", uuid(1)), &format!("{}%2F", uuid(1)));
+            assert_ne!(spelt, address);
+            let read = json!({ "channel": ROOT, "uri": spelt });
+            client.request("resourceRead", read).await.unwrap();
         }
     }
     // Such an address reads nothing that clients may not read.
-    let secret = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, "/etc/passwd");
-    let stranger = format!("lodge-content:/{}/now-{secret}.1/passwd", uuid(1));
-    let read = json!({ "channel": ROOT, "uri": stranger });
-    assert_eq!(client.code("resourceRead", read).await, -32008);
+    for path in ["/etc/passwd", "//etc/passwd", "/../etc/passwd", "etc/passwd", ""] {
+        let stranger = format!("lodge-content:{path}?{}/now-1", uuid(1));
+        let read = json!({ "channel": ROOT, "uri": stranger });
+        assert_eq!(client.code("resourceRead", read).await, -32008, "{path}");
+    }
     // A turn that changes nothing leaves each as it is, and has nothing of its own.
     client.turn(&chat, "t2", "say nothing").await;
     assert_eq!(
@@ -192,7 +202,7 @@ async fn changes_follow_a_turn_live_for_everybody() {
             "{unknown}"
         );
     }
-    let params = json!({ "channel": ROOT, "uri": "lodge-content:/nobody/lost/x" });
+    let params = json!({ "channel": ROOT, "uri": "lodge-content:/x?nobody/lost" });
     assert_eq!(client.code("resourceRead", params).await, -32008);
 }
 

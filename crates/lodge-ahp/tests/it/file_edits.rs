@@ -16,9 +16,13 @@ async fn text(client: &mut Client, side: &Value) -> String {
     read["data"].as_str().unwrap().to_owned()
 }
 
-/// Both sides of an edit: where, and what is there.
+/// Both sides of an edit: where, and what is there. An editor that finds two paths calls the file renamed.
 async fn sides(client: &mut Client, edit: &Value) -> Vec<Option<(String, String)>> {
     let mut sides = Vec::new();
+    let path = |side: &Value| Some(side["content"]["uri"].as_str()?.split('?').next()?.to_owned());
+    if let (Some(before), Some(after)) = (path(&edit["before"]), path(&edit["after"])) {
+        assert_eq!(before, after);
+    }
     for side in ["before", "after"] {
         sides.push(match &edit[side] {
             Value::Null => None,
@@ -115,7 +119,7 @@ async fn what_is_not_kept_of_an_edit_is_shown_as_far_as_the_log_tells() {
     ];
     assert_eq!(sides(&mut a, &edits[0]).await, both);
     // An address that names no call of the session leads nowhere.
-    let params = json!({ "channel": ROOT, "uri": format!("lodge:/{}/content/nothing-after/x", uuid(1)) });
+    let params = json!({ "channel": ROOT, "uri": format!("lodge:/{}/content/nothing/x?after", uuid(1)) });
     assert_eq!(a.code("resourceRead", params).await, -32008);
 }
 
@@ -149,9 +153,11 @@ async fn a_question_shows_no_more_of_a_file_outside_than_it_asks_about() {
     a.say(&chat, "t2", &call("create", &create)).await;
     let ready = a.action("chat/toolCallReady").await["action"].clone();
     let call = ready["toolCallId"].as_str().unwrap();
-    let before = format!("lodge:/{}/content/{call}-before/secret", uuid(1));
-    let read = json!({ "channel": ROOT, "uri": before });
-    assert_eq!(a.code("resourceRead", read).await, -32008, "{ready}");
+    for before in [format!("{call}/secret?before"), format!("{call}-before/secret")] {
+        let before = format!("lodge:/{}/content/{before}", uuid(1));
+        let read = json!({ "channel": ROOT, "uri": before });
+        assert_eq!(a.code("resourceRead", read).await, -32008, "{ready}");
+    }
     a.accepted(&chat, deny(&ready, "t2")).await;
     a.ends(&chat, "t2").await;
 }

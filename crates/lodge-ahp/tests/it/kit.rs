@@ -210,20 +210,18 @@ impl House {
 
     /// Another host on the files as they are now: what a host leaves behind that is killed at this moment.
     pub(crate) async fn crash(mut self) -> House {
-        let dir = tempfile::tempdir().unwrap();
-        copy(self.dir.path(), dir.path());
-        self.server.take().unwrap().shutdown().await;
-        self.host.shutdown().await;
-        let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-        let models = self.models.clone();
-        let (host, server) = open_in(&dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
-        House {
-            server: Some(server),
-            host,
-            dir,
-            clock: self.clock.clone(),
-            models: self.models.clone(),
+        let left = tempfile::tempdir().unwrap();
+        copy(self.dir.path(), left.path());
+        self.stop().await;
+        for entry in std::fs::read_dir(self.dir.path()).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => std::fs::remove_dir_all(entry.path()).unwrap(),
+                false => std::fs::remove_file(entry.path()).unwrap(),
+            }
         }
+        copy(left.path(), self.dir.path());
+        self.start().await;
+        self
     }
 
     /// A connection that has not said anything yet.

@@ -305,3 +305,21 @@ async fn a_session_of_another_face_is_in_the_list_before_anything_is_said() {
         assert_eq!(listed["items"][0]["resource"], uri.as_str(), "{version}");
     }
 }
+
+/// A list that shows a session first as one that is open and then as one that is not calls it by the same title.
+#[tokio::test]
+async fn a_long_title_is_the_same_whether_a_session_is_open_or_not() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let numbers: Vec<String> = (1..60).map(|number| number.to_string()).collect();
+    a.turn(&chat, "t1", &format!("say {}", numbers.join(" "))).await;
+    let title = a.subscribe(&session).await["state"]["title"].clone();
+    assert!(title.as_str().unwrap().ends_with('…'), "{title}");
+    house.restart().await;
+    for version in ["1.0.0", "0.1.0"] {
+        let mut b = house.client_of("b", version).await;
+        let listed = b.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
+        assert_eq!(listed["items"][0]["title"], title, "{version}");
+    }
+}

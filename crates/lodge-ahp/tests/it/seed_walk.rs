@@ -220,6 +220,7 @@ async fn list_sessions() {
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert_eq!(listed["items"][0]["resource"], session.as_str());
     assert!(listed["items"][0]["modifiedAt"].is_i64());
+    assert_eq!(listed["items"][0]["model"], json!({ "id": "rehearsal" }));
 }
 
 #[tokio::test]

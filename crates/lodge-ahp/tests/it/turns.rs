@@ -62,6 +62,39 @@ async fn a_tool_call_is_approved_by_a_second_client() {
     first.refused(&chat, late).await;
 }
 
+/// Clients have nowhere else to show it, so the question says it.
+#[tokio::test]
+async fn a_question_says_what_is_dangerous_about_a_command_in_every_dialect() {
+    let (house, mut a, session, chat) = at_home().await;
+    let mut old = house.client_of("old", "0.1.0").await;
+    old.request("subscribe", json!({ "resource": session })).await.unwrap();
+    for (turn, command, title) in [
+        ("t1", "touch x", "Run this command?"),
+        (
+            "t2",
+            "git push --force origin main",
+            "Run this command? Overwrites history on the remote.",
+        ),
+    ] {
+        a.say(
+            &chat,
+            turn,
+            &format!("call bash {{\"command\":\"{command}\"}} then say over"),
+        )
+        .await;
+        let ready = a.action("chat/toolCallReady").await["action"].clone();
+        assert_eq!(ready["confirmationTitle"], title);
+        let ready = old.action("session/toolCallReady").await["action"].clone();
+        assert_eq!(ready["confirmationTitle"], title);
+        let denied = json!({
+            "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": ready["toolCallId"],
+            "approved": false, "reason": "denied",
+        });
+        a.accepted(&chat, denied).await;
+        a.ends(&chat, turn).await;
+    }
+}
+
 #[tokio::test]
 async fn a_turn_can_be_cancelled_and_the_next_one_is_clean() {
     let (_house, mut client, _, chat) = at_home().await;

@@ -53,7 +53,7 @@ fn path(note: &Value, name: &str) -> PathBuf {
 }
 
 /// Waits for something to be so; only a hang sees the end of it.
-fn settle(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn settle(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");

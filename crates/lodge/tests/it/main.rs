@@ -39,3 +39,4 @@ mod service;
 #[cfg(target_os = "linux")]
 mod strangers;
 mod terminal;
+mod vscode;

@@ -134,12 +134,29 @@ fn said(user_message: Value) -> Value {
     let mut message = user_message;
     if let Some(map) = message.as_object_mut() {
         map.insert("origin".into(), json!({ "kind": "user" }));
+        if let Some(Value::Array(attachments)) = map.get_mut("attachments") {
+            attachments.iter_mut().for_each(attached);
+        }
         // Nobody told these clients that a message may be a command.
         if map.get("text").and_then(Value::as_str).and_then(command_in).is_some() {
             map.insert("_meta".into(), json!({ LITERAL: true }));
         }
     }
     message
+}
+
+/// The first clients had other words for what they attach.
+fn attached(attachment: &mut Value) {
+    let kind = match attachment["type"].as_str() {
+        Some("file") => "document",
+        Some("directory") => "directory",
+        Some("selection") => "selection",
+        _ => return,
+    };
+    let uri = attachment["uri"].as_str().unwrap_or_default();
+    let name = uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let label = attachment["displayName"].as_str().unwrap_or(name);
+    *attachment = json!({ "type": "resource", "uri": uri, "label": label, "displayKind": kind });
 }
 
 #[cfg(test)]
@@ -162,6 +179,19 @@ mod tests {
             json!({"type": "session/turnStarted", "session": "copilot:/1", "turnId": "t", "userMessage": {"text": "!ls"}}),
             Ok(json!(["copilot:/1", true, {"type": "chat/turnStarted", "turnId": "t",
                 "message": {"text": "!ls", "origin": {"kind": "user"}, "_meta": {"lodge.literal": true}}}])),
+        );
+        check(
+            json!({"type": "session/turnStarted", "session": "copilot:/1", "turnId": "t", "userMessage": {"text": "hi",
+            "attachments": [
+                {"type": "file", "uri": "file:///a/b.txt", "displayName": "Bee"}, {"type": "directory", "uri": "file:///a/"},
+                {"type": "simple", "label": "c"}, 5,
+            ]}}),
+            Ok(json!(["copilot:/1", true, {"type": "chat/turnStarted", "turnId": "t",
+            "message": {"text": "hi", "origin": {"kind": "user"}, "attachments": [
+                {"type": "resource", "uri": "file:///a/b.txt", "label": "Bee", "displayKind": "document"},
+                {"type": "resource", "uri": "file:///a/", "label": "a", "displayKind": "directory"},
+                {"type": "simple", "label": "c"}, 5,
+            ]}}])),
         );
         check(
             json!({"type": "session/permissionResolved", "session": "copilot:/1", "turnId": "t", "requestId": "r", "approved": true}),

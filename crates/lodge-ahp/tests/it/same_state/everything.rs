@@ -5,9 +5,21 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::{
-    customizations::{SERVER, named, once, put, toggle},
+    customizations::{named, once, put, toggle},
     kit::{Client, House, turn_started, uuid},
 };
+
+/// An MCP server whose only tool answers with text, a picture and data.
+const CLERK: &str = r#"while IFS= read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case "$line" in
+*'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"clerk","version":"1"}}' ;;
+*'"tools/list"'*) result='{"tools":[{"name":"stamp","inputSchema":{"type":"object"}}]}' ;;
+*'"tools/call"'*) result='{"content":[{"type":"text","text":"stamped"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}],"structuredContent":{"stamps":1}}' ;;
+*) result='{}' ;;
+esac
+[ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
 
 /// Prepares the directory that the session works in, and an MCP server.
 pub(super) fn furnish(house: &House, work: &Path) {
@@ -17,7 +29,7 @@ pub(super) fn furnish(house: &House, work: &Path) {
     let agent = "---\nname: knitter\ndescription: knits a jumper\n---\nYou knit.\n";
     put(work.join(".github/agents/knitter.md"), agent);
     put(work.join("AGENTS.md"), "Never drop a stitch.");
-    put(work.join(".clerk.sh"), SERVER);
+    put(work.join(".clerk.sh"), CLERK);
     let servers = json!({ "mcpServers": { "clerk": { "command": "bash", "args": [work.join(".clerk.sh")] } } });
     put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
     let commit = "git init -q -b main && git add -A && git -c user.email=a@b.c -c user.name=A commit -q -m seed";
@@ -89,15 +101,19 @@ impl Life {
         self.a.ends(&self.chat, &turn).await;
     }
 
+    /// The tool call of a turn, as it is when it runs or waits for an approval.
+    async fn ready(&mut self, turn: &str) -> Value {
+        let is_it = |message: &Value| {
+            let action = &message["params"]["action"];
+            action["type"] == "chat/toolCallReady" && action["turnId"] == turn
+        };
+        self.a.until(is_it).await["params"]["action"].clone()
+    }
+
     async fn confirm(&mut self, turn: &str, fields: Value) {
-        let ready = self
-            .a
-            .until(|message| {
-                let action = &message["params"]["action"];
-                action["type"] == "chat/toolCallReady" && action["turnId"] == turn && action.get("confirmed").is_none()
-            })
-            .await;
-        let call = &ready["params"]["action"]["toolCallId"];
+        let ready = self.ready(turn).await;
+        assert_eq!(ready.get("confirmed"), None, "{ready}");
+        let call = &ready["toolCallId"];
         let mut confirmed = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call });
         confirmed
             .as_object_mut()
@@ -226,6 +242,8 @@ impl Life {
         let insert = json!({ "query": "INSERT INTO todos (id, title, status) VALUES ('one', 'Card the wool', 'in_progress')", "description": "Note" });
         self.turn(&format!("call sql {insert} then say noted")).await;
         self.turn("use the skill weaving then say woven").await;
+        let allow = json!({ "approved": true, "confirmed": "user-action", "selectedOptionId": "allow-once" });
+        self.decides("call clerk-stamp {} then say stamped", allow).await;
         let later = json!({ "command": "sleep 0.2; touch later", "description": "Later", "mode": "async" });
         let allow = json!({ "approved": true, "confirmed": "user-action", "selectedOptionId": "allow-once" });
         self.decides(&format!("call bash {later} then say It goes on"), allow)
