@@ -325,7 +325,7 @@ pub(crate) async fn crashed(shared: &Shared) {
         recorder.record(SessionError {
             error_type: "internal".into(),
             message:
-                "Internal error: the turn crashed. What it did until then is kept; send a message to go on. Please \
+                "Internal error: the turn crashed. What it did until then is kept; send a message to continue. Please \
                       report this with the host's log."
                     .into(),
             ..SessionError::default()
