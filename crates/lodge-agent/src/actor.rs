@@ -384,7 +384,7 @@ impl Actor {
             recorder.note(SessionWarning {
                 warning_type: "command_redacted".into(),
                 message:
-                    "A command that waited when the host stopped holds a secret, which no log keeps. Send it again."
+                    "The host stopped before a command with a secret could run. No log keeps secrets: send it again."
                         .into(),
                 ..SessionWarning::default()
             });

@@ -101,7 +101,7 @@ impl Shared {
 
     /// What becomes of a call in plan mode that needs more than looking; nothing in other modes.
     pub(crate) fn beyond_plan(&self) -> Option<Outcome> {
-        let text = "Plan mode: commands run confined, and that was not enough for this one. Do without it, or put it into the plan.";
+        let text = "Plan mode: commands run in the jail, which was too strict for this one. Do without it, or put it into the plan.";
         (self.mode() == Mode::Plan).then(|| Outcome::failed(text, "denied"))
     }
 

@@ -105,7 +105,7 @@ impl Call<'_> {
             call_id: Some(self.id.to_owned()),
         };
         let Some(asked) = self.turn.shared.ask_form(None, Some(self.request_id("form")), form) else {
-            return Outcome::failed("Nobody is connected who could answer.", "failure");
+            return Outcome::failed("Nobody who could answer is connected.", "failure");
         };
         let answer = asked.await;
         Outcome::text(match answer.action.as_str() {

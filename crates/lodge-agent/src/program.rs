@@ -206,7 +206,7 @@ impl Turn {
                 "answer_cut",
                 "The agent stopped: it reached its own limit of model calls.",
             ),
-            "refusal" => ("answer_filtered", "The agent refused to go on."),
+            "refusal" => ("answer_filtered", "The agent refused to continue."),
             _ => return Ok(()),
         };
         self.shared.recorder.record(SessionWarning {

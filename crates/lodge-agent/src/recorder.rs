@@ -255,9 +255,9 @@ impl Recorder {
                 let payload = SessionError {
                     error_type: "storage".into(),
                     message: format!(
-                        "The session's log could not be brought to the disk: {error}. What was said last may be lost if \
-                         the machine stops. Nothing more is accepted until the log can be written again: free some space \
-                         or mend the disk."
+                        "The session's log could not be synced to the disk: {error}. The latest events may be lost if \
+                         the machine stops. Lodge accepts nothing more until the log is writable again: free some \
+                         space or fix the disk."
                     ),
                     ..SessionError::default()
                 };
@@ -330,7 +330,7 @@ impl Recorder {
             return Ok(false);
         };
         let went_on =
-            || AgentError::Refused("The conversation went on since the rewind, so the rewind cannot be undone.".into());
+            || AgentError::Refused("The conversation went on after the rewind, so the rewind cannot be undone.".into());
         let first = kept.first().ok_or_else(went_on)?;
         let Some(since) = inner.since(first.parent_id())? else {
             return Err(AgentError::Refused(

@@ -215,7 +215,7 @@ impl Shared {
         let asked = Asked::read(request)?;
         let settings = self.settings();
         if settings.limit.is_some_and(|limit| self.spent() >= limit) {
-            return Err("The session has used up what it may spend.".to_owned());
+            return Err("The session has reached its spend limit.".to_owned());
         }
         let preferred = self.preferred(&settings, asked.model_preferences.as_ref()).await;
         let asked_model = preferred.unwrap_or_else(|| settings.model.clone());

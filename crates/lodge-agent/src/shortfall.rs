@@ -21,8 +21,8 @@ pub(crate) fn warning(completion: &Completion) -> Option<SessionWarning> {
             let tokens = completion.usage.output_tokens;
             let tokens = tokens.map_or_else(String::new, |tokens| format!(" after {tokens} tokens"));
             let message = format!(
-                "The answer is cut off{tokens}: the model reached the longest answer that it may give. Ask it to go \
-                 on, or to answer in smaller parts."
+                "The answer is cut off{tokens}: the model reached its limit for one answer. Ask it to continue, or to \
+                 answer in smaller parts."
             );
             (cut, message)
         }

@@ -325,7 +325,7 @@ pub(crate) async fn crashed(shared: &Shared) {
         recorder.record(SessionError {
             error_type: "internal".into(),
             message:
-                "Internal error: the turn crashed. What it did until then is kept; send a message to go on. Please \
+                "Internal error: the turn crashed. What it did until then is kept; send a message to continue. Please \
                       report this with the host's log."
                     .into(),
             ..SessionError::default()
@@ -344,7 +344,7 @@ fn tell_log_error(shared: &Shared, error: &LogError) {
     shared.recorder.publish_unrecorded(SessionError {
         error_type: "storage".into(),
         message: format!(
-            "The session's log cannot be written: {error}. Free some space or mend the disk, then send again."
+            "The session's log cannot be written: {error}. Free some space or fix the disk, then send again."
         ),
         ..SessionError::default()
     });
@@ -449,7 +449,7 @@ impl Turn {
             // Nobody knows how far it came, and the program is not there any more that would know what to do.
             Start::Continue => Ok(close_open_calls(&self.shared)?),
             Start::Resume => Err(Stop::Model(Box::new(
-                program.refusal("go on with a turn that failed; send the message again"),
+                program.refusal("continue a turn that has failed; send the message again"),
             ))),
             Start::Notices => Ok(()),
         }

@@ -194,7 +194,7 @@ impl Session {
     ) -> Result<T, HostError> {
         let changes: Arc<Changes> = self.agent().changes().clone();
         let done = tokio::task::spawn_blocking(move || run(&changes)).await;
-        done.map_err(|_| HostError::Invalid("The changes could not be looked at.".into()))?
+        done.map_err(|_| HostError::Invalid("The changes could not be read.".into()))?
     }
 
     /// The turns that a span means, in the order of the log.

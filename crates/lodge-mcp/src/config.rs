@@ -151,7 +151,7 @@ impl ServerConfig {
             "sse" => Transport::Sse(remote(&written)?),
             other => {
                 return Err(format!(
-                    "Unknown server type `{other}`; there are stdio (or local), http and sse."
+                    "Unknown server type `{other}`; use stdio (or local), http or sse."
                 ));
             }
         };

@@ -12,7 +12,7 @@ pub(crate) fn ready() {
 
 /// The host is about to end.
 pub(crate) fn stopping() {
-    tell("STOPPING=1\nSTATUS=Ending what is under way");
+    tell("STOPPING=1\nSTATUS=Ending running turns");
 }
 
 fn tell(message: &str) {

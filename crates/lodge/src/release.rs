@@ -101,7 +101,7 @@ async fn fetch(url: &str) -> Result<Vec<u8>> {
                 );
                 url = place.to_owned();
             }
-            (status, _) => bail!("the answer is {status}"),
+            (status, _) => bail!("it answered {status}"),
         }
     }
     bail!("it is redirected more than {REDIRECTS} times")

@@ -377,7 +377,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     }
     notify::stopping();
     if let Err(error) = found.stopping() {
-        tracing::warn!(%error, "a client may start this host again, because it cannot be noted that it stops");
+        tracing::warn!(%error, "cannot record that this host is stopping, so a client may start it again");
     }
     ahp.shutdown().await;
     host.shutdown_because(reason).await;

@@ -252,7 +252,7 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
 pub(crate) async fn agrees(console: &mut Console, question: &str) -> Result<bool> {
     match console.ask(question).await? {
         None if !console.terminal.has_person() => {
-            bail!("Deleting needs confirmation, and nobody can be asked here. Add --yes.")
+            bail!("Deleting needs confirmation, and there is nobody to ask. Add --yes.")
         }
         Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(true),
         _ => {

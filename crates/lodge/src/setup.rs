@@ -246,9 +246,9 @@ pub(crate) fn network_stays_open(config: &Config) -> Option<&'static str> {
         return None;
     }
     if config.sandbox == Sandbox::Off {
-        Some("`sandbox = \"off\"` turns off what would do it")
+        Some("`sandbox = \"off\"` turns off what enforces it")
     } else if !sandbox::can_close_network() {
-        Some("this system has no Landlock or no seccomp, which would do it")
+        Some("this system has no Landlock or no seccomp")
     } else {
         None
     }

@@ -137,7 +137,7 @@ impl Actor {
                 let settled = self.settle_interrupted();
                 self.end_lease();
                 settled?;
-                "The host stopped twice in the middle of this turn, so the turn was not taken up again. Resume it, or send \
+                "The host stopped twice in the middle of this turn, so Lodge did not continue the turn. Resume it, or send \
                  another message."
             }
             (2.., false) => {

@@ -210,7 +210,7 @@ async fn commit_all(
             outbox.fail(&reason);
             let payload = SessionError {
                 error_type: "storage".into(),
-                message: format!("This host does not write to the session any more: {reason}. Open the session again."),
+                message: format!("This host no longer writes to the session: {reason}. Open the session again."),
                 ..SessionError::default()
             };
             publish.publish(&secrets.hide(Event::new_ephemeral(head, None, payload)));

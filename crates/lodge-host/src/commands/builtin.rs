@@ -330,7 +330,7 @@ impl Session {
             .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?
             .memories;
         let cwd = self.settings().cwd;
-        let failed = |error| HostError::Invalid(format!("What is remembered of this project cannot be read: {error}"));
+        let failed = |error| HostError::Invalid(format!("The memory of this project cannot be read: {error}"));
         let mut words = input.split_whitespace();
         match (words.next(), words.next().map(str::parse::<usize>)) {
             (None, _) => {
@@ -347,7 +347,7 @@ impl Session {
                 });
                 let text: String = lines.collect();
                 done(match text.is_empty() {
-                    true => "Nothing is remembered of this project.".to_owned(),
+                    true => "Nothing is remembered about this project.".to_owned(),
                     false => text,
                 })
             }
@@ -360,7 +360,7 @@ impl Session {
                 }
             }
             _ => Err(HostError::Invalid(
-                "Say `/memory`, or `/memory forget` and a number of its list.".into(),
+                "Use `/memory`, or `/memory forget NUMBER` with a number from that list.".into(),
             )),
         }
     }

@@ -230,8 +230,8 @@ impl Session {
             None if Path::new("/").join(name).exists() => for_agent(prompt),
             // A model would make something of it, and nobody would notice the slip.
             None => Err(HostError::Invalid(format!(
-                "There is no command `/{name}`; `/help` lists those that there are. Begin with another word to say this \
-                 to the model."
+                "There is no command `/{name}`; `/help` lists all commands. To send this text to the model, begin it \
+                 with another word."
             ))),
         }
     }

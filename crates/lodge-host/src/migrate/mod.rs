@@ -155,7 +155,7 @@ fn put_aside(path: &Path, failed: &[u8]) -> Result<(), MigrateError> {
     all.extend_from_slice(failed);
     lodge_files::replace(&aside, &all)?;
     tracing::error!(
-        "What could not be brought in is in {}. To try again, rename it to {} and restart the host.",
+        "Data that could not be migrated is in {}. To try again, rename it to {} and restart the host.",
         aside.display(),
         path.display()
     );

@@ -139,16 +139,16 @@ impl Field {
             None => (part, None),
         };
         if step == Some(0) {
-            return Err("a step is at least 1");
+            return Err("a step must be at least 1");
         }
         let (low, high) = match range.split_once('-') {
             _ if range == "*" => (self.low, self.high),
             Some((low, high)) => (self.value(low)?, self.value(high)?),
-            None if step.is_some() => return Err("a step goes with * or a range"),
+            None if step.is_some() => return Err("a step needs * or a range"),
             None => (self.value(range)?, self.value(range)?),
         };
         if low > high {
-            return Err("a range goes upwards");
+            return Err("a range must go upwards");
         }
         let step = usize::try_from(step.unwrap_or(1)).unwrap_or(usize::MAX);
         Ok((low..=high).step_by(step).fold(0, |set, value| set | 1 << value))
@@ -425,7 +425,7 @@ mod tests {
         check("*/x * * * *", "a step is a number");
         check("*/ * * * *", "a step is a number");
         check("*/2/3 * * * *", "a step is a number");
-        check("5/15 * * * *", "goes with * or a range");
+        check("5/15 * * * *", "needs * or a range");
         check("10-5 * * * *", "upwards");
         check("* * * * SAT-SUN", "upwards");
         check("1-2-3 * * * *", "not a value");

@@ -269,7 +269,7 @@ fn explain(error: tungstenite::Error, host: &str, with_token: bool) -> anyhow::E
             anyhow::anyhow!("No host answers at {host}. Start one with `lodge`.")
         }
         error if error.to_string().contains("certificate") => anyhow::Error::new(error).context(format!(
-            "Cannot connect to {host}. A certificate of your own can be named with SSL_CERT_FILE"
+            "Cannot connect to {host}. To trust a certificate of your own, name it in SSL_CERT_FILE"
         )),
         error => anyhow::Error::new(error).context(format!("Cannot connect to {host}")),
     }

@@ -24,7 +24,7 @@ pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
         );
     }
     let file = File::open(&args.file).with_context(|| format!("Cannot read {}", args.file.display()))?;
-    let parent = home.parent().context("The home has no directory around it")?;
+    let parent = home.parent().context("The home has no parent directory")?;
     fs::create_dir_all(parent).with_context(|| format!("Cannot create {}", parent.display()))?;
     let beside = parent.join(format!(".lodge-restore-{}", uuid::Uuid::new_v4()));
     fs::DirBuilder::new()
@@ -69,7 +69,7 @@ fn unpack(file: File, to: &Path) -> Result<u64> {
             begun = true;
             continue;
         }
-        ensure!(end.is_none(), "Something comes after its end.");
+        ensure!(end.is_none(), "It has data after its end.");
         if name == Path::new(END) {
             end = Some(read(&mut entry)?);
             continue;
@@ -84,7 +84,7 @@ fn unpack(file: File, to: &Path) -> Result<u64> {
                 out.set_permissions(fs::Permissions::from_mode(mode | 0o600))?;
                 files += 1;
             }
-            kind => bail!("{} is a {kind:?}, which no backup has.", name.display()),
+            kind => bail!("{} is a {kind:?}, which a backup never contains.", name.display()),
         }
     }
     // The sum of the whole stands at its very end.

@@ -101,7 +101,7 @@ impl Manager for Systemd {
 fn quote(word: &str) -> Result<String> {
     ensure!(
         !word.contains(['\n', '\r']),
-        "A line break cannot be part of a service: {word:?}"
+        "A service cannot contain a line break: {word:?}"
     );
     let escaped = word
         .replace('\\', "\\\\")
@@ -116,7 +116,7 @@ fn quote_path(path: &Path) -> Result<String> {
     let path = path.to_str().context("The path of the home is not UTF-8")?;
     ensure!(
         !path.contains(['\n', '\r']),
-        "A line break cannot be part of a service: {path:?}"
+        "A service cannot contain a line break: {path:?}"
     );
     Ok(path.replace('%', "%%"))
 }

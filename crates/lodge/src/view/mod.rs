@@ -85,7 +85,7 @@ impl<'a> View<'a> {
     fn beside(&mut self, event: &Event) -> Option<String> {
         match event.payload() {
             Payload::PermissionCompleted(done) if done.result.kind == PermissionResultKind::DeniedNoApprovalRule => {
-                Some("Denied: nobody can be asked here. Use --approve edits to allow writes in the working directory, or --approve all to allow everything.".to_owned())
+                Some("Denied: there is nobody to ask. Use --approve edits to allow writes in the working directory, or --approve all to allow everything.".to_owned())
             }
             Payload::ModelCallFailure(failure) => {
                 let why = failure.error_message.clone().unwrap_or_default();

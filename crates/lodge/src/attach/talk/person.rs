@@ -279,7 +279,7 @@ impl Talk {
         let opened: Result<Option<Mirror>> = opened.await;
         let mirror = match opened {
             Ok(Some(mirror)) => mirror,
-            Ok(None) => return Ok(self.screen.note("·", "This is the session.")?),
+            Ok(None) => return Ok(self.screen.note("·", "You are already in this session.")?),
             Err(error) => return Ok(self.screen.note("✗", &format!("{error:#}"))?),
         };
         for channel in [&self.mirror.session.uri, &self.mirror.chat.uri] {
