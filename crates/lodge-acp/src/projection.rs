@@ -337,9 +337,14 @@ fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
     Some(chunk(rest, id))
 }
 
-/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, and where a path
-/// really leads.
+/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, where a path
+/// really leads, and all arguments of a tool.
 fn details(request: &PermissionRequest) -> Vec<ToolContent> {
+    let arguments = |arguments: &Option<Value>| {
+        let given = arguments.as_ref().filter(|arguments| **arguments != json!({}));
+        let written = given.and_then(|arguments| serde_json::to_string_pretty(arguments).ok());
+        written.map(|written| fenced(&written, "json")).into_iter().collect()
+    };
     let leads = |path: &Option<String>| path.as_ref().map(|path| text(&format!("Leads to {path}")));
     match request {
         PermissionRequest::Shell(shell) => {
@@ -349,8 +354,15 @@ fn details(request: &PermissionRequest) -> Vec<ToolContent> {
                 .chain(warning)
                 .collect()
         }
-        PermissionRequest::Write(write) => leads(&write.resolved_path).into_iter().collect(),
+        PermissionRequest::Write(write) => {
+            // A change that nobody shows is said in words.
+            let unknown = write.diff.is_empty().then(|| text(&write.intention));
+            leads(&write.resolved_path).into_iter().chain(unknown).collect()
+        }
         PermissionRequest::Read(read) => leads(&read.resolved_path).into_iter().collect(),
+        PermissionRequest::CustomTool(tool) => arguments(&tool.args),
+        PermissionRequest::Mcp(mcp) => arguments(&mcp.args),
+        PermissionRequest::Hook(hook) => arguments(&hook.tool_args),
         _ => Vec::new(),
     }
 }

@@ -43,6 +43,7 @@ pub use environment::Environment;
 pub use external_files::difference;
 pub use guard::{GUARD, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
+pub use paths::Located;
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use shells::BackgroundShell;
