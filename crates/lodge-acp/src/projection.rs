@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     content,
     tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, fenced, text},
-    wire::{Chunk, ContentBlock, SessionFeatures, ToolCall, ToolContent, Update},
+    wire::{Chunk, ClientCapabilities, ContentBlock, ToolCall, ToolContent, Update},
 };
 
 /// What of a text is shown already.
@@ -37,6 +37,8 @@ pub(crate) struct Projector {
     /// Whether the client shows notices, and compactions; otherwise they become part of the conversation.
     notices: bool,
     compaction: bool,
+    /// Whether the client shows commands in terminals.
+    terminals: bool,
     /// Where relative paths begin.
     cwd: PathBuf,
     /// Messages that the client sent itself and need not be told of.
@@ -51,10 +53,11 @@ pub(crate) struct Projector {
 }
 
 impl Projector {
-    pub(crate) fn new(client: &SessionFeatures, cwd: PathBuf) -> Self {
+    pub(crate) fn new(client: &ClientCapabilities, cwd: PathBuf) -> Self {
         Self {
-            notices: client.notices.is_some(),
-            compaction: client.compaction.is_some(),
+            notices: client.session.notices.is_some(),
+            compaction: client.session.compaction.is_some(),
+            terminals: client.shows_terminals(),
             cwd,
             ..Self::default()
         }
@@ -145,7 +148,12 @@ impl Projector {
                     let call = Call::new(&start.tool_name, None, start.arguments.as_ref());
                     self.begin(&start.tool_call_id, call);
                 }
-                self.status(&start.tool_call_id, RUNNING);
+                let shows_terminals = self.terminals;
+                let call = self.calls.get_mut(&start.tool_call_id).filter(|_| shows_terminals);
+                match call.and_then(|call| call.open_terminal(&start.tool_call_id, &self.cwd)) {
+                    Some(opened) => self.out.push(Update::ToolCallChange(opened)),
+                    None => self.status(&start.tool_call_id, RUNNING),
+                }
             }
             Payload::ToolExecutionPartialResult(partial) => {
                 let id = &partial.tool_call_id;
