@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lodge_events::{ContentBlock as Block, PermissionRequest, Timestamp, ToolExecutionComplete};
+use lodge_host::sides;
 use serde_json::{Value, json};
 
 use crate::wire::{ContentBlock, Location, Resource, ToolCall, ToolContent};
@@ -306,16 +307,6 @@ impl Call {
 
 fn terminal_output(id: &str, text: &str) -> Value {
     json!({ "terminal_output": { "terminal_id": id, "data": text } })
-}
-
-/// What a unified difference takes away and what it puts there, with the lines around.
-fn sides(diff: &str) -> (String, String) {
-    let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
-    let side = |mark| {
-        let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
-        lines.flat_map(|line| [line, "\n"]).collect()
-    };
-    (side('-'), side('+'))
 }
 
 /// What editors show an icon for.
