@@ -6,7 +6,10 @@ use std::{
 };
 
 use lodge_events::{AbortReason, Event, Payload};
-use lodge_host::{AgentError, AnsweredBy, Attachment, Prompt, QueueChange, Session, Subscription};
+use lodge_host::{
+    AgentError, AnsweredBy, Attachment, AwaitedTurn, AwaitedTurns, Prompt, QueueChange, Session, Subscription, ToStop,
+    TurnEnding,
+};
 use lodge_rpc::{AUTH_REQUIRED, Error, NOT_FOUND, Peer};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +21,6 @@ use crate::{
     projection::Projector,
     questions::{self, Kind, Meaning, Question},
     sessions,
-    turns::{END_TURN, Stopped, ToStop, Turn, Turns},
     wire::{Chunk, Update},
 };
 
@@ -34,6 +36,23 @@ pub(crate) enum Command {
     CancelPrompt(String),
     /// Stop what the client wanted, tell it how that ended, and end.
     Close(oneshot::Sender<()>),
+}
+
+/// Why a turn stopped, or what went wrong.
+pub(crate) type Stopped = Result<&'static str, Error>;
+
+pub(crate) const CANCELLED: &str = "cancelled";
+
+/// How a turn ended, in the words of the protocol.
+fn stopped(ending: TurnEnding) -> Stopped {
+    match ending {
+        TurnEnding::Completed => Ok("end_turn"),
+        TurnEnding::Cut => Ok("max_tokens"),
+        TurnEnding::Filtered => Ok("refusal"),
+        TurnEnding::Cancelled => Ok(CANCELLED),
+        TurnEnding::Failed { kind, message } if kind == "authentication" => Err(Error::new(AUTH_REQUIRED, message)),
+        TurnEnding::Failed { message, .. } => Err(Error::internal(message)),
+    }
 }
 
 /// A question that the client has before it. Dropped, it is taken back.
@@ -53,7 +72,7 @@ pub(crate) struct Driver {
     /// To itself, for as long as the client has the session open.
     sender: mpsc::WeakUnboundedSender<Command>,
     inbox: mpsc::UnboundedReceiver<Command>,
-    turns: Turns,
+    turns: AwaitedTurns<oneshot::Sender<Stopped>>,
     asked: HashMap<String, Asked>,
     commands: Vec<Value>,
     closing: Option<oneshot::Sender<()>>,
@@ -78,7 +97,7 @@ impl Driver {
             _attachment: attachment,
             sender: sender.downgrade(),
             inbox,
-            turns: Turns::default(),
+            turns: AwaitedTurns::default(),
             asked: HashMap::new(),
             commands: Vec::new(),
             closing: None,
@@ -301,20 +320,21 @@ impl Driver {
                     message_id: None,
                 }));
                 if let Some(turn) = self.turns.take(message_id) {
-                    self.finish(turn, Ok(END_TURN));
+                    self.finish(turn, Ok(TurnEnding::Completed));
                 }
             }
             Err(error) => {
                 if let Some(turn) = self.turns.take(message_id) {
-                    let stopped = turn.refused(error);
-                    self.finish(turn, stopped);
+                    let ending = turn.refused(error);
+                    self.finish(turn, ending);
                 }
             }
         }
     }
 
-    fn finish(&mut self, turn: Turn, stopped: Stopped) {
+    fn finish(&mut self, turn: AwaitedTurn<oneshot::Sender<Stopped>>, ending: Result<TurnEnding, Error>) {
         self.projector.own.remove(&turn.message_id);
+        let stopped = ending.and_then(stopped);
         let wants_key = stopped.as_ref().is_err_and(|error| error.code == AUTH_REQUIRED);
         if let Some(connection) = self.connection.upgrade().filter(|_| wants_key) {
             connection.want_key();
@@ -324,8 +344,8 @@ impl Driver {
 
     /// Answers the prompts whose turns end with this event.
     fn settle(&mut self, event: &Event) {
-        for (turn, stopped) in self.turns.event(event) {
-            self.finish(turn, stopped);
+        for (turn, ending) in self.turns.event(event) {
+            self.finish(turn, Ok(ending));
         }
         if matches!(event.payload(), Payload::SessionIdle(_)) {
             self.drop_stranded();

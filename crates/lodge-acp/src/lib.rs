@@ -16,7 +16,6 @@ mod questions;
 mod relay;
 mod sessions;
 mod tools;
-mod turns;
 mod wire;
 
 pub use connection::{Reload, SETUP_ARGUMENT, serve};

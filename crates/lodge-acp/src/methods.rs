@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     connection::{Client, Connection, SETUP_ARGUMENT},
     content,
-    driver::Command,
+    driver::{CANCELLED, Command},
     options, relay, sessions,
     wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
@@ -183,7 +183,7 @@ async fn prompt(connection: &Arc<Connection>, given: Prompt, cancelled: &Cancell
             // Everything that the turn still says comes first.
             let stopped = answered.await.map_err(|_| gone())?;
             match stopped {
-                Ok("cancelled") => Err(Error::cancelled()),
+                Ok(CANCELLED) => Err(Error::cancelled()),
                 other => other,
             }
         }

@@ -1,6 +1,6 @@
 //! What can be set about a session: its mode, its model, how hard that thinks, and what is asked.
 
-use lodge_host::{Approval, Change, Host, Mode, Session};
+use lodge_host::{APPROVALS, Approval, Change, Host, MODES, Mode, Session};
 use lodge_rpc::Error;
 use serde_json::{Value, json};
 
@@ -12,44 +12,6 @@ const APPROVAL: &str = "approval";
 const MODE: &str = "mode";
 /// The effort that the model chooses by itself.
 const DEFAULT_EFFORT: &str = "default";
-
-const MODES: [(Mode, &str, &str); 3] = [
-    (Mode::Interactive, "Interactive", "Does what you ask and stops"),
-    (
-        Mode::Plan,
-        "Plan",
-        "Plans, and changes nothing until you approve the plan",
-    ),
-    (Mode::Autopilot, "Autopilot", "Works until the task is complete"),
-];
-
-const APPROVALS: [(Approval, &str, &str, &str); 5] = [
-    (Approval::Ask, "ask", "Ask before everything", "Even before reads"),
-    (
-        Approval::AutoSafe,
-        "safe",
-        "Ask before what can do harm",
-        "The rest runs",
-    ),
-    (
-        Approval::AutoEdit,
-        "edits",
-        "Edit without asking",
-        "In the session's directories",
-    ),
-    (
-        Approval::ApproveAll,
-        "all",
-        "Approve everything",
-        "Nothing needs approval",
-    ),
-    (
-        Approval::DenyAll,
-        "none",
-        "Ask nothing",
-        "Only what needs no approval runs",
-    ),
-];
 
 /// The modes, and the one that the session works in.
 pub(crate) fn modes(session: &Session) -> Value {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     content,
     tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, fenced, text},
-    wire::{Chunk, ContentBlock, SessionFeatures, ToolCall, ToolContent, Update},
+    wire::{Chunk, ClientCapabilities, ContentBlock, ToolCall, ToolContent, Update},
 };
 
 /// What of a text is shown already.
@@ -37,6 +37,8 @@ pub(crate) struct Projector {
     /// Whether the client shows notices, and compactions; otherwise they become part of the conversation.
     notices: bool,
     compaction: bool,
+    /// Whether the client shows commands in terminals.
+    terminals: bool,
     /// Where relative paths begin.
     cwd: PathBuf,
     /// Messages that the client sent itself and need not be told of.
@@ -51,10 +53,11 @@ pub(crate) struct Projector {
 }
 
 impl Projector {
-    pub(crate) fn new(client: &SessionFeatures, cwd: PathBuf) -> Self {
+    pub(crate) fn new(client: &ClientCapabilities, cwd: PathBuf) -> Self {
         Self {
-            notices: client.notices.is_some(),
-            compaction: client.compaction.is_some(),
+            notices: client.session.notices.is_some(),
+            compaction: client.session.compaction.is_some(),
+            terminals: client.shows_terminals(),
             cwd,
             ..Self::default()
         }
@@ -145,7 +148,12 @@ impl Projector {
                     let call = Call::new(&start.tool_name, None, start.arguments.as_ref());
                     self.begin(&start.tool_call_id, call);
                 }
-                self.status(&start.tool_call_id, RUNNING);
+                let shows_terminals = self.terminals;
+                let call = self.calls.get_mut(&start.tool_call_id).filter(|_| shows_terminals);
+                match call.and_then(|call| call.open_terminal(&start.tool_call_id, &self.cwd)) {
+                    Some(opened) => self.out.push(Update::ToolCallChange(opened)),
+                    None => self.status(&start.tool_call_id, RUNNING),
+                }
             }
             Payload::ToolExecutionPartialResult(partial) => {
                 let id = &partial.tool_call_id;
@@ -337,9 +345,14 @@ fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
     Some(chunk(rest, id))
 }
 
-/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, and where a path
-/// really leads.
+/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, where a path
+/// really leads, and all arguments of a tool.
 fn details(request: &PermissionRequest) -> Vec<ToolContent> {
+    let arguments = |arguments: &Option<Value>| {
+        let given = arguments.as_ref().filter(|arguments| **arguments != json!({}));
+        let written = given.and_then(|arguments| serde_json::to_string_pretty(arguments).ok());
+        written.map(|written| fenced(&written, "json")).into_iter().collect()
+    };
     let leads = |path: &Option<String>| path.as_ref().map(|path| text(&format!("Leads to {path}")));
     match request {
         PermissionRequest::Shell(shell) => {
@@ -349,8 +362,15 @@ fn details(request: &PermissionRequest) -> Vec<ToolContent> {
                 .chain(warning)
                 .collect()
         }
-        PermissionRequest::Write(write) => leads(&write.resolved_path).into_iter().collect(),
+        PermissionRequest::Write(write) => {
+            // A change that nobody shows is said in words.
+            let unknown = write.diff.is_empty().then(|| text(&write.intention));
+            leads(&write.resolved_path).into_iter().chain(unknown).collect()
+        }
         PermissionRequest::Read(read) => leads(&read.resolved_path).into_iter().collect(),
+        PermissionRequest::CustomTool(tool) => arguments(&tool.args),
+        PermissionRequest::Mcp(mcp) => arguments(&mcp.args),
+        PermissionRequest::Hook(hook) => arguments(&hook.tool_args),
         _ => Vec::new(),
     }
 }

@@ -1,9 +1,9 @@
 //! What the agent asks people: the requests that a client is sent, and what its answers mean.
 
 use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
-use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
+use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, answer_of_form, question_form};
 use lodge_rpc::Error;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     tools::{PENDING, text},
@@ -15,10 +15,6 @@ const ALLOW_ONCE: &str = "allow-once";
 const ALLOW_SESSION: &str = "allow-session";
 const ALLOW_ALWAYS: &str = "allow-always";
 const DENY: &str = "deny";
-
-/// The fields of a form for a single question.
-const ANSWER: &str = "answer";
-const OTHER: &str = "other";
 
 /// A question, as its client is asked.
 pub(crate) struct Question {
@@ -153,28 +149,15 @@ fn fields(schema: Value) -> Value {
 }
 
 fn input(session: &str, asked: &UserInputRequested) -> Question {
-    let choices = asked.choices.as_ref().filter(|choices| !choices.is_empty());
-    let mut properties = Map::new();
-    let mut required = vec![ANSWER];
-    match choices {
-        Some(choices) => {
-            let choices: Vec<Value> = choices
-                .iter()
-                .map(|choice| json!({ "const": choice, "title": choice }))
-                .collect();
-            let field = json!({ "type": "string", "title": "Answer", "oneOf": choices });
-            properties.insert(ANSWER.into(), field);
-            if asked.allow_freeform.unwrap_or(true) {
-                required.clear();
-                let field = json!({ "type": "string", "title": "Something else" });
-                properties.insert(OTHER.into(), field);
-            }
-        }
-        None => drop(properties.insert(ANSWER.into(), json!({ "type": "string", "title": "Answer" }))),
-    }
-    let schema = json!({ "type": "object", "properties": properties, "required": required });
     let (id, call) = (&asked.request_id, asked.tool_call_id.as_ref());
-    elicitation(session, id, call, &asked.question, fields(schema), Kind::Input)
+    elicitation(
+        session,
+        id,
+        call,
+        &asked.question,
+        fields(question_form(asked)),
+        Kind::Input,
+    )
 }
 
 fn form(session: &str, asked: &ElicitationRequested, client: &ClientCapabilities) -> Question {
@@ -224,7 +207,7 @@ pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
                 .unwrap_or("cancel");
             let content = Some(answer["content"].clone()).filter(|content| action == "accept" && content.is_object());
             answer_with(match kind {
-                Kind::Input => Answer::UserInput(said(content.as_ref())),
+                Kind::Input => Answer::UserInput(answer_of_form(content.as_ref())),
                 _ => Answer::Elicitation(ElicitationAnswer {
                     action: action.to_owned(),
                     content,
@@ -257,22 +240,6 @@ fn refusal(kind: Kind, error: &Error) -> Answer {
         }),
         _ => Answer::Permission(PermissionDecision::Deny { feedback }),
     }
-}
-
-fn said(content: Option<&Value>) -> UserInputAnswer {
-    let field = |name: &str| {
-        let text = content?.get(name)?.as_str()?;
-        (!text.is_empty()).then(|| text.to_owned())
-    };
-    let (answer, was_freeform) = match (field(OTHER), field(ANSWER)) {
-        (Some(typed), _) => (typed, true),
-        (None, Some(chosen)) => (chosen, false),
-        (None, None) => {
-            let left_open = "(The person left the question open. Go on without the answer, or stop.)";
-            (left_open.to_owned(), true)
-        }
-    };
-    UserInputAnswer { answer, was_freeform }
 }
 
 #[cfg(test)]

@@ -125,24 +125,8 @@ async fn listen(connection: Arc<Connection>, session: String, relay: Weak<Relay>
         let (Ok(Some(Line::Whole(line))), Some(relay)) = (line, relay.upgrade()) else {
             break;
         };
-        match Message::read(&line) {
-            Ok(Message::Notification { method, params }) => connection.peer.notify(&method, &params),
-            Ok(Message::Response { id, result }) => drop(relay.owner.answered(&id, result)),
-            Ok(Message::Request { id, method, params }) => {
-                let (editor, owner) = (connection.peer.clone(), relay.owner.clone());
-                tokio::spawn(async move {
-                    let mut request = editor.request(&method, &params);
-                    let answer = tokio::select! {
-                        answer = request.answer() => answer,
-                        () = owner.closed() => return,
-                    };
-                    if let Some(answer) = answer {
-                        owner.respond(&id, answer);
-                    }
-                });
-            }
-            Err(_) => break,
-        }
+        let Ok(message) = Message::read(&line) else { break };
+        connection.peer.pass_on(message, &relay.owner);
     }
     if connection.forget_relay(&session) {
         connection.peer.close();

@@ -5,14 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use lodge_events::Event;
 use lodge_host::{
-    Attachment, Capabilities, Change, ClientSpec, EventReader, Host, HostError, ListFilter, LogError, NewSession,
-    Session, Subscription,
+    Attachment, Capabilities, Change, ClientSpec, EventReader, Host, HostError, ListFilter, NewSession, Session,
+    Subscription,
 };
 use lodge_rpc::{Error, Peer};
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::{
     connection::{Client, Connection, failed},
@@ -31,8 +30,6 @@ const QUEUE: usize = 64 << 20;
 const PAGE: usize = 50;
 /// What a cursor of this host begins with.
 const CURSOR: &str = "lodge-1-";
-/// Events that are read from a log at once.
-const BATCH: usize = 256;
 
 pub(crate) async fn create(
     connection: &Arc<Connection>,
@@ -131,7 +128,7 @@ fn opened(
 }
 
 fn projector(client: &Client, session: &Session) -> Projector {
-    Projector::new(&client.capabilities.session, session.settings().cwd)
+    Projector::new(&client.capabilities, session.settings().cwd)
 }
 
 async fn attach(connection: &Connection, client: &Client, session: Session) -> Result<Attachment, Error> {
@@ -167,28 +164,16 @@ async fn show_history(
     history: EventReader,
     projector: &mut Projector,
 ) -> Result<(), Error> {
-    let (sender, mut batches) = mpsc::channel::<Vec<Event>>(2);
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut batch = Vec::with_capacity(BATCH);
-        for event in history.events() {
-            batch.push(event?);
-            // Nobody is there to be told.
-            if batch.len() == BATCH && sender.blocking_send(std::mem::take(&mut batch)).is_err() {
-                break;
-            }
-        }
-        let _ = sender.blocking_send(batch);
-        Ok::<_, LogError>(())
-    });
+    let mut batches = Session::history_in_batches(history);
     while let Some(batch) = batches.recv().await {
-        for event in &batch {
+        for event in &batch.map_err(failed)? {
             for update in projector.project(event) {
                 show(peer, session.id(), &update);
             }
         }
         peer.room().await;
     }
-    reading.await.map_err(Error::internal)?.map_err(failed)
+    Ok(())
 }
 
 /// A directory that exists.
@@ -223,9 +208,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
         after,
         ..ListFilter::default()
     };
-    let host = host.clone();
-    let page = tokio::task::spawn_blocking(move || host.catalogue().list(&filter)).await;
-    let page = page.map_err(Error::internal)?.map_err(failed)?;
+    let page = host.list(filter).await.map_err(failed)?;
     let lines = page.sessions.into_iter().map(|session| {
         json!({
             "sessionId": session.id,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lodge_events::{ContentBlock as Block, PermissionRequest, Timestamp, ToolExecutionComplete};
+use lodge_host::sides;
 use serde_json::{Value, json};
 
 use crate::wire::{ContentBlock, Location, Resource, ToolCall, ToolContent};
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) arguments: Value,
     output: String,
     output_shown: Option<Timestamp>,
+    /// How much of its output is in the client's terminal, if it has one.
+    in_terminal: Option<usize>,
 }
 
 impl Call {
@@ -42,37 +45,21 @@ impl Call {
         }
     }
 
-    /// The call that a permission is asked for, as far as the request tells.
+    /// The call that a permission is asked for, with paths as short as they can be.
     pub(crate) fn of_request(request: &PermissionRequest, cwd: &Path) -> Self {
-        let short = |path: &str| {
-            let below = Path::new(path)
-                .strip_prefix(cwd)
-                .ok()
-                .filter(|below| *below != Path::new(""));
-            below.map_or_else(|| path.to_owned(), |below| below.display().to_string())
+        let (name, mut arguments) = request.call();
+        let path = arguments.get("path").and_then(Value::as_str).map(Path::new);
+        let below = path.and_then(|path| path.strip_prefix(cwd).ok());
+        let is_file = matches!(request, PermissionRequest::Write(_) | PermissionRequest::Read(_));
+        if let Some(below) = below.filter(|below| is_file && *below != Path::new("")) {
+            arguments["path"] = below.display().to_string().into();
+        }
+        let title = match request {
+            PermissionRequest::Mcp(mcp) if mcp.is_sampling() => Some(format!("Let {} ask the model", mcp.server_name)),
+            PermissionRequest::Mcp(mcp) => Some(format!("{} of {}", mcp.tool_title, mcp.server_name)),
+            _ => None,
         };
-        let (name, arguments) = match request {
-            PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
-            PermissionRequest::Write(write) => {
-                let is_new = write.diff.lines().any(|line| line == "--- /dev/null");
-                let name = if is_new { "create" } else { "edit" };
-                (name, json!({ "path": short(&write.file_name), "diff": write.diff }))
-            }
-            PermissionRequest::Read(read) => ("view", json!({ "path": short(&read.path) })),
-            PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
-            PermissionRequest::Memory(memory) => ("memory", json!({ "fact": memory.fact })),
-            PermissionRequest::Mcp(mcp) => {
-                let title = match mcp.is_sampling() {
-                    true => format!("Let {} ask the model", mcp.server_name),
-                    false => format!("{} of {}", mcp.tool_title, mcp.server_name),
-                };
-                return Self::new(&mcp.tool_name, Some(&title), mcp.args.as_ref());
-            }
-            PermissionRequest::CustomTool(tool) => return Self::new(&tool.tool_name, None, tool.args.as_ref()),
-            PermissionRequest::Hook(hook) => return Self::new(&hook.tool_name, None, hook.tool_args.as_ref()),
-            PermissionRequest::Other(other) => ("tool", other.clone()),
-        };
-        Self::new(name, None, Some(&arguments))
+        Self::new(name, title.as_deref(), Some(&arguments))
     }
 
     /// The whole call.
@@ -88,6 +75,7 @@ impl Call {
             locations: self.locations(cwd),
             raw_input: (!self.arguments.is_null()).then(|| self.arguments.clone()),
             raw_output: None,
+            meta: None,
         }
     }
 
@@ -175,8 +163,33 @@ impl Call {
         difference.into_iter().collect()
     }
 
+    /// A command begins: the client shows it in a terminal, under the id of the call.
+    pub(crate) fn open_terminal(&mut self, id: &str, cwd: &Path) -> Option<ToolCall> {
+        if self.name != "bash" {
+            return None;
+        }
+        self.in_terminal = Some(0);
+        Some(ToolCall {
+            tool_call_id: id.to_owned(),
+            status: Some(RUNNING),
+            content: Some(vec![ToolContent::Terminal {
+                terminal_id: id.to_owned(),
+            }]),
+            meta: Some(json!({ "terminal_info": { "terminal_id": id, "cwd": cwd } })),
+            ..ToolCall::default()
+        })
+    }
+
     /// More output of the running call. What is to be shown of it, if something is.
     pub(crate) fn more_output(&mut self, id: &str, text: &str, now: Timestamp) -> Option<ToolCall> {
+        if let Some(shown) = &mut self.in_terminal {
+            *shown += text.len();
+            return Some(ToolCall {
+                tool_call_id: id.to_owned(),
+                meta: Some(terminal_output(id, text)),
+                ..ToolCall::default()
+            });
+        }
         self.output.push_str(text);
         if self.output.len() > 2 * TAIL {
             let cut = self.output.ceil_char_boundary(self.output.len() - TAIL);
@@ -223,19 +236,29 @@ impl Call {
         if let Some(error) = &done.error {
             content.push(text(&error.message));
         }
+        let mut meta = None;
         let blocks = done.result.iter().flat_map(|result| result.contents.iter().flatten());
         for block in blocks {
             if let Block::Terminal(terminal) = block
                 && let Some(code) = terminal.exit_code
             {
                 raw_output = Some(json!({ "exitCode": code }));
+                meta = self.in_terminal.map(|shown| {
+                    let id = &done.tool_call_id;
+                    // A log has only the whole output.
+                    let mut meta = terminal_output(id, if shown == 0 { &terminal.text } else { "" });
+                    meta["terminal_exit"] = json!({ "terminal_id": id, "exit_code": code, "signal": null });
+                    meta
+                });
             }
         }
         ToolCall {
             tool_call_id: done.tool_call_id.clone(),
             status: Some(if done.success { COMPLETED } else { FAILED }),
-            content: Some(content),
+            // What the terminal shows is said.
+            content: meta.is_none().then_some(content),
             raw_output,
+            meta,
             ..ToolCall::default()
         }
     }
@@ -282,14 +305,8 @@ impl Call {
     }
 }
 
-/// What a unified difference takes away and what it puts there, with the lines around.
-fn sides(diff: &str) -> (String, String) {
-    let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
-    let side = |mark| {
-        let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
-        lines.flat_map(|line| [line, "\n"]).collect()
-    };
-    (side('-'), side('+'))
+fn terminal_output(id: &str, text: &str) -> Value {
+    json!({ "terminal_output": { "terminal_id": id, "data": text } })
 }
 
 /// What editors show an icon for.

@@ -39,6 +39,16 @@ pub(crate) struct ClientCapabilities {
     pub(crate) fs: FileCapabilities,
     #[serde(deserialize_with = "nullable")]
     pub(crate) session: SessionFeatures,
+    /// What clients say beyond the protocol.
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
+impl ClientCapabilities {
+    /// Whether the client shows commands of the agent in terminals, as Zed does. It is no part of the protocol.
+    pub(crate) fn shows_terminals(&self) -> bool {
+        self.meta["terminal_output"] == true
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -252,6 +262,8 @@ pub(crate) struct ToolCall {
     pub(crate) raw_input: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_output: Option<Value>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub(crate) meta: Option<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -265,6 +277,9 @@ pub(crate) enum ToolContent {
         #[serde(skip_serializing_if = "Option::is_none")]
         old_text: Option<String>,
         new_text: String,
+    },
+    Terminal {
+        terminal_id: String,
     },
 }
 

@@ -161,6 +161,16 @@ pub struct UserInputAnswer {
     pub was_freeform: bool,
 }
 
+impl UserInputAnswer {
+    /// What the agent reads if the person does not answer.
+    pub fn left_open() -> Self {
+        Self {
+            answer: "(The person left the question open. Go on without the answer, or stop.)".to_owned(),
+            was_freeform: true,
+        }
+    }
+}
+
 /// How a form was answered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ElicitationAnswer {

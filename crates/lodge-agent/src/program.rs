@@ -6,6 +6,7 @@
 mod approved;
 mod calls;
 mod delegated;
+mod described;
 mod servers;
 mod terminals;
 mod wishes;

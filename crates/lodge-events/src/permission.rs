@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::macros::{shapes, union};
 use crate::{MemoryAction, MemoryDirection, MemoryScope, PermissionResultKind};
@@ -181,6 +181,29 @@ impl PermissionRequest {
         };
         *slot = id;
         self
+    }
+
+    /// The call that is asked for, as far as the request tells: the tool's name and its arguments.
+    pub fn call(&self) -> (&str, Value) {
+        let arguments = |arguments: &Option<Value>| arguments.clone().unwrap_or_else(|| json!({}));
+        match self {
+            Self::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
+            // Nobody knows what it writes.
+            Self::Write(write) if write.diff.is_empty() => ("edit", json!({ "path": write.file_name })),
+            Self::Write(write) => {
+                let mut head = write.diff.lines().take_while(|line| !line.starts_with("@@"));
+                let is_new = head.any(|line| line == "--- /dev/null");
+                let name = if is_new { "create" } else { "edit" };
+                (name, json!({ "path": write.file_name, "diff": write.diff }))
+            }
+            Self::Read(read) => ("view", json!({ "path": read.path })),
+            Self::Url(url) => ("web_fetch", json!({ "url": url.url })),
+            Self::Memory(memory) => ("memory", json!({ "fact": memory.fact })),
+            Self::Mcp(mcp) => (&mcp.tool_name, arguments(&mcp.args)),
+            Self::CustomTool(tool) => (&tool.tool_name, arguments(&tool.args)),
+            Self::Hook(hook) => (&hook.tool_name, arguments(&hook.tool_args)),
+            Self::Other(other) => ("tool", other.clone()),
+        }
     }
 
     /// The same request, which policy wants a person to answer. Kinds that cannot say so stay as they are.

@@ -14,6 +14,6 @@ mod servers;
 pub use program::{AgentEntry, PROVIDER, Program};
 pub use running::{ExternalError, Running, Start, Stopped};
 pub use said::{
-    Block, CallContent, CallUpdate, Location, NewTerminal, PlanEntry, Reply, Said, TerminalRequest, Variable,
+    Block, CallContent, CallUpdate, Location, NewTerminal, PlanEntry, Reply, Said, TerminalRequest, Variable, quoted,
 };
 pub use servers::{McpServer, McpTransport};

@@ -1,7 +1,7 @@
 //! What a program says and wants, as plain data.
 
 use lodge_rpc::{Error, Peer, nullable};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -77,7 +77,7 @@ impl NewTerminal {
 }
 
 /// A word that a shell takes for itself and nothing else.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -88,10 +88,20 @@ fn quoted(word: &str) -> String {
 /// A variable.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Variable {
-    /// Its name.
+    /// Its name: letters, digits and underscores, so that nothing takes it for an option.
+    #[serde(deserialize_with = "variable_name")]
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+fn variable_name<'de, D: Deserializer<'de>>(given: D) -> Result<String, D::Error> {
+    let name = String::deserialize(given)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match !name.is_empty() && name.chars().all(fits) {
+        true => Ok(name),
+        false => Err(D::Error::custom(format!("{name:?} is no name of a variable"))),
+    }
 }
 
 /// What can be wanted of a command that runs.
@@ -201,25 +211,9 @@ impl CallUpdate {
         names.iter().find_map(|name| input.get(name)?.as_str())
     }
 
-    /// The command that it runs, where that is the whole of it: with arguments or variables beside it, it says only a part.
-    pub fn command(&self) -> Option<&str> {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::Array(items) => items.is_empty(),
-            Value::Object(members) => members.is_empty(),
-            _ => false,
-        };
-        let input = self.raw_input.as_ref()?;
-        let more = ["args", "arguments", "env"].iter().filter_map(|name| input.get(name));
-        let is_whole = more.into_iter().all(is_empty);
-        self.argument(&["command", "cmd"]).filter(|_| is_whole)
-    }
-
-    /// The command with its arguments and variables, as far as they can be understood: enough for what rules forbid.
-    pub fn command_line(&self) -> Option<String> {
-        let known = NewTerminal::deserialize(self.raw_input.as_ref()?);
-        let line = known.ok().map(|command| command.line());
-        line.or_else(|| self.argument(&["command", "cmd"]).map(str::to_owned))
+    /// The tool's name, or its kind.
+    pub fn tool_name(&self) -> &str {
+        self.name.as_deref().or(self.kind.as_deref()).unwrap_or("tool")
     }
 
     /// The changes of files that it shows: the file, what was there, and what is there.
@@ -238,13 +232,6 @@ impl CallUpdate {
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let located = self.locations.iter().flatten().map(|place| place.path.as_str());
         self.changes().map(|(path, ..)| path).chain(located)
-    }
-
-    /// The file that it is about.
-    pub fn path(&self) -> Option<&str> {
-        self.files()
-            .next()
-            .or_else(|| self.argument(&["path", "file_path", "filePath", "abs_path", "absolute_path"]))
     }
 }
 
@@ -340,12 +327,13 @@ impl Reply {
     /// Answers a question for permission, for this once: what is allowed for longer is remembered by whoever asks people.
     pub fn permit(mut self, allowed: bool) {
         let kinds = match allowed {
-            true => ["allow_once", "allow_always"],
-            false => ["reject_once", "reject_always"],
+            // Not for longer: people allowed this once.
+            true => &["allow_once"][..],
+            false => &["reject_once", "reject_always"],
         };
         let option = |kind: &&str| self.options.iter().flatten().find(|(_, known)| known == kind);
         let chosen = kinds.iter().find_map(option).map(|(id, _)| id.clone());
-        // A program that offers no way to say no is stopped.
+        // A program that does not offer this answer is stopped.
         let outcome = match chosen {
             Some(id) => json!({ "outcome": "selected", "optionId": id }),
             None => json!({ "outcome": "cancelled" }),

@@ -5,8 +5,10 @@
 mod annotations;
 mod automations;
 mod available;
+mod awaited;
 mod blocking;
 mod changes;
+mod choices;
 mod client_storage;
 mod commands;
 mod config;
@@ -26,6 +28,7 @@ mod metrics;
 mod migrate;
 mod other_hosts;
 mod plugins;
+mod question_form;
 mod readiness;
 mod registers;
 mod retention;
@@ -46,7 +49,9 @@ pub use automations::{
     SessionTemplate, StopRule, TurnWatch,
 };
 pub use available::{Available, AvailableServer, plugin_servers, read_plugin};
+pub use awaited::{AwaitedTurn, AwaitedTurns, ToStop, TurnEnding};
 pub use changes::{Span, WorkTree};
+pub use choices::{APPROVALS, MODES};
 pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
@@ -62,6 +67,7 @@ pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use other_hosts::{Described, GivenUp};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
+pub use question_form::{answer_of_form, question_form};
 pub use readiness::HomeUse;
 pub use registers::RegisterError;
 pub use retention::{Expired, Expiry, Retention};
@@ -96,6 +102,7 @@ pub use lodge_tools::{
         AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
         Skill, Tier, find_agents, find_skills,
     },
+    sides,
     spill::Pointer as SpillPointer,
 };
 pub use lodge_trust::{Gate, Origin, Standing, Startable};

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::Error;
+use crate::{Error, Message};
 
 /// How much may wait to be written. A slower reader is disconnected: nobody can slow a session.
 const LIMIT: usize = 64 << 20;
@@ -141,6 +141,27 @@ impl Peer {
     pub fn answered(&self, id: &Value, result: Result<Value, Error>) -> bool {
         let open = id.as_u64().and_then(|id| self.0.requests.lock().open.remove(&id));
         open.is_some_and(|answer| answer.send(result).is_ok())
+    }
+
+    /// Passes on to this peer what another one said. Answers to requests go back to the other one.
+    pub fn pass_on(&self, message: Message, from: &Peer) {
+        match message {
+            Message::Notification { method, params } => self.notify(&method, &params),
+            Message::Response { id, result } => drop(from.answered(&id, result)),
+            Message::Request { id, method, params } => {
+                let (to, from) = (self.clone(), from.clone());
+                tokio::spawn(async move {
+                    let mut request = to.request(&method, &params);
+                    let answer = tokio::select! {
+                        answer = request.answer() => answer,
+                        () = from.closed() => return,
+                    };
+                    if let Some(answer) = answer {
+                        from.respond(&id, answer);
+                    }
+                });
+            }
+        }
     }
 
     /// Waits until there is room for much more.

@@ -166,10 +166,7 @@ impl Asker {
 fn refusal(question: &Question) -> Answer {
     match question {
         Question::Permission => Answer::Permission(PermissionDecision::Deny { feedback: None }),
-        Question::Input { .. } => Answer::UserInput(UserInputAnswer {
-            answer: "(The person left the question open. Go on without the answer, or stop.)".to_owned(),
-            was_freeform: true,
-        }),
+        Question::Input { .. } => Answer::UserInput(UserInputAnswer::left_open()),
         Question::ExitPlan { .. } => Answer::ExitPlan(ExitPlanAnswer::default()),
         Question::Form(_) => Answer::Elicitation(ElicitationAnswer {
             action: "cancel".to_owned(),

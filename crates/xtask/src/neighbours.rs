@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::sh;
 
 /// What is installed from npm.
-const NPM: [&str; 7] = [
+const NPM: [&str; 8] = [
     "@modelcontextprotocol/server-everything",
     "@modelcontextprotocol/server-filesystem",
     "@modelcontextprotocol/server-memory",
@@ -22,6 +22,7 @@ const NPM: [&str; 7] = [
     "@copilotkit/aimock",
     "opencode-ai@1.18.33",
     "@github/copilot@1.0.102",
+    "@agentclientprotocol/claude-agent-acp@0.100.0",
 ];
 /// What the model servers are told to answer.
 const ANSWER: &str = "Hello from next door.";
@@ -79,7 +80,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// Other people's agents, hosted. What each does is said by the test as it goes.
 fn agents(dir: &Path, report: &mut Report) {
-    for name in ["opencode", "copilot"] {
+    for name in ["opencode", "copilot", "claude"] {
         let test = format!("neighbours::{name}_is_hosted");
         let passed = sh::run(
             sh::cargo()

@@ -37,6 +37,8 @@ const PARAMS = {
   "session/update": "SessionNotification",
   "session/request_permission": "RequestPermissionRequest",
   "elicitation/create": "CreateElicitationRequest",
+  "fs/read_text_file": "ReadTextFileRequest",
+  "fs/write_text_file": "WriteTextFileRequest",
   "elicitation/complete": "CompleteElicitationNotification",
   "$/cancel_request": "CancelRequestNotification",
 };
@@ -84,6 +86,11 @@ async function editor({ home, work }, answers = {}) {
     .onRequest(acp.methods.client.elicitation.create, async ({ params }) => {
       asked.push(params);
       return answers.form(params);
+    })
+    .onRequest(acp.methods.client.fs.readTextFile, ({ params }) => ({ content: answers.files[params.path] }))
+    .onRequest(acp.methods.client.fs.writeTextFile, ({ params }) => {
+      answers.files[params.path] = params.content;
+      return {};
     });
   const connection = app.connect({ writable: outbound.writable, readable: stream.readable.pipeThrough(inbound) });
   const agent = connection.agent;
@@ -93,6 +100,8 @@ async function editor({ home, work }, answers = {}) {
       elicitation: { form: {}, url: {} },
       session: { notices: {}, compaction: {} },
       auth: { terminal: true },
+      ...(answers.files && { fs: { readTextFile: true, writeTextFile: true } }),
+      ...(answers.terminals && { _meta: { terminal_output: true } }),
     },
     clientInfo: { name: "lodge-tests", version: "1" },
   });
@@ -259,4 +268,22 @@ test("a session is live in an editor and in an app on the SDK", async (place) =>
   await until("the editor has the answer", () => client.text() === "from the editorfrom the app");
   assert.equal(await readFile(join(place.work, "shared.txt"), "utf8"), "x");
   await client.end();
+});
+
+test("an editor's files are read and written, and commands are shown in its terminals", async ({ home, work }) => {
+  const path = join(work, "a");
+  await writeFile(path, "saved\n");
+  const files = { [path]: "not saved\n" };
+  const zed = await editor({ home, work }, { files, terminals: true });
+  const { sessionId } = await zed.make();
+  const script =
+    'call edit {"path":"a","old_str":"not saved","new_str":"changed"} then call bash {"command":"echo out"} then say done';
+  assert.equal((await zed.say(sessionId, script)).stopReason, "end_turn");
+  assert.deepEqual(files, { [path]: "changed\n" });
+  assert.equal(await readFile(path, "utf8"), "saved\n", "the editor saves it");
+  const updates = zed.told("tool_call_update");
+  const terminal = updates.flatMap((update) => update.content ?? []).find((content) => content.type === "terminal");
+  const output = updates.map((update) => update._meta?.terminal_output).filter((part) => part?.terminal_id === terminal.terminalId);
+  assert.equal(output.map((part) => part.data).join(""), "out\n");
+  await zed.end();
 });

@@ -34,11 +34,30 @@ class Editor(acp.Client):
         return "".join(update.content.text for update in self.told(kind))
 
 
+class Owner(Editor):
+    """An editor with a file that is not saved, and with forms."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = []
+        self.forms = []
+
+    async def read_text_file(self, session_id, path, **_):
+        return schema.ReadTextFileResponse(content="unsaved text")
+
+    async def write_text_file(self, session_id, path, content, **_):
+        self.written.append((path, content))
+
+    async def create_elicitation(self, message, mode, **_):
+        self.forms.append(message)
+        return schema.AcceptElicitationResponse(action="accept", content={"answer": "blue"})
+
+
 class Acp(Test):
     def start(self, editor):
         """`lodge acp` with an editor at the other end."""
         env = environment(LODGE_HOME=str(self.home), LODGE_HOST_LINGER="3")
-        return acp.spawn_agent_process(editor, LODGE, "acp", env=env, cwd=self.work)
+        return acp.spawn_agent_process(editor, LODGE, "acp", env=env, cwd=self.work, use_unstable_protocol=True)
 
     async def test_every_method(self):
         editor, cwd = Editor(), str(self.work)
@@ -86,3 +105,23 @@ class Acp(Test):
             await until("the other has it", lambda: other.text() == "to both", 45)
             self.assertEqual(other.text("user_message_chunk"), "say to both")
             self.assertEqual(one.text("user_message_chunk"), "")
+
+    async def test_an_editor_has_files_and_forms(self):
+        editor, cwd = Owner(), str(self.work)
+        (self.work / "a").write_text("on disk")
+        async with self.start(editor) as (agent, _):
+            await agent.initialize(
+                protocol_version=acp.PROTOCOL_VERSION,
+                client_capabilities=schema.ClientCapabilities(
+                    fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True),
+                    elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities()),
+                ),
+            )
+            id = (await agent.new_session(cwd=cwd, mcp_servers=[])).session_id
+            script = 'call edit {"path":"a","old_str":"unsaved","new_str":"changed"} then call ask_user {"question":"Which?","choices":["red","blue"]}'
+            stopped = await agent.prompt(session_id=id, prompt=[acp.text_block(script)])
+            self.assertEqual(stopped.stop_reason, "end_turn")
+            self.assertEqual(editor.written, [(str(self.work / "a"), "changed text")])
+            self.assertEqual((self.work / "a").read_text(), "on disk", "the editor saves it")
+            self.assertEqual(editor.forms, ["Which?"])
+            self.assertIn("blue", editor.text())

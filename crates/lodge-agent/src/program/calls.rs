@@ -6,10 +6,13 @@ use lodge_events::{
 };
 use lodge_external::{CallContent, CallUpdate};
 use lodge_log::LogError;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::{MOST_OPEN, TURN_ID, Work};
+use super::{
+    MOST_OPEN, TURN_ID, Work,
+    described::{Action, Recorded},
+};
 use crate::{tool_call, turn::Stop};
 
 /// So much may be known of all open calls.
@@ -32,47 +35,6 @@ pub(super) struct Call {
     size: usize,
 }
 
-/// What the log says of a call.
-#[derive(Clone, PartialEq)]
-pub(super) struct Recorded {
-    name: String,
-    arguments: Value,
-    /// The program's own words.
-    title: Option<String>,
-}
-
-impl Recorded {
-    fn new(name: &str, arguments: Value) -> Self {
-        Self {
-            name: name.to_owned(),
-            arguments,
-            title: None,
-        }
-    }
-
-    /// What a question shows people, where that is known to the last word.
-    fn of_request(request: &PermissionRequest) -> Option<Self> {
-        let (name, arguments) = match request {
-            PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
-            // Nobody knows what it writes.
-            PermissionRequest::Write(write) if write.diff.is_empty() => ("edit", json!({ "path": write.file_name })),
-            PermissionRequest::Write(write) => ("edit", json!({ "path": write.file_name, "diff": write.diff })),
-            PermissionRequest::Read(read) => ("view", json!({ "path": read.path })),
-            PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
-            PermissionRequest::CustomTool(tool) => {
-                let title = Some(tool.tool_description.clone()).filter(|title| !title.is_empty());
-                let arguments = tool.args.clone().unwrap_or_else(|| json!({}));
-                return Some(Self {
-                    title,
-                    ..Self::new(&tool.tool_name, arguments)
-                });
-            }
-            _ => return None,
-        };
-        Some(Self::new(name, arguments))
-    }
-}
-
 impl Call {
     fn new(known: CallUpdate) -> Self {
         Self {
@@ -84,34 +46,6 @@ impl Call {
             told: 0,
             size: known.size(),
             known,
-        }
-    }
-
-    /// As the program describes it. A command is recorded like one of ours, so that a question about it can name the call.
-    fn described(&self) -> Recorded {
-        let command = self
-            .known
-            .command()
-            .filter(|_| self.known.kind.as_deref() == Some("execute"));
-        match command {
-            Some(command) => Recorded::new("bash", json!({ "command": command })),
-            None => Recorded {
-                title: self.known.title.clone(),
-                ..Recorded::new(&self.name(), self.arguments())
-            },
-        }
-    }
-
-    pub(super) fn name(&self) -> String {
-        let known = self.known.name.as_ref().or(self.known.kind.as_ref());
-        known.cloned().unwrap_or_else(|| "tool".to_owned())
-    }
-
-    pub(super) fn arguments(&self) -> Value {
-        match &self.known.raw_input {
-            Some(input) if input.is_object() => input.clone(),
-            Some(Value::Null) | None => json!({}),
-            Some(other) => json!({ "input": other }),
         }
     }
 }
@@ -158,23 +92,19 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// The question as people get it. It names the call only if the log says of the call what the question asks for. Otherwise it
-    /// stands alone, so no face can show what the program said of the call before.
-    pub(super) fn ask_about_call(
-        &mut self,
-        id: &str,
-        request: PermissionRequest,
-    ) -> Result<PermissionRequest, LogError> {
-        let Some(call) = self.calls.get_mut(id) else {
-            return Ok(request.with_tool_call_id(None));
-        };
-        call.asked += 1;
-        let asked = Recorded::of_request(&request).unwrap_or_else(|| call.described());
-        if call.recorded.is_none() {
-            self.record_call(id, asked.clone())?;
+    /// The questions as people get them. One names the call only if the log says of the call what the question asks for.
+    /// Otherwise it stands alone, so no face can show what the program said of the call before.
+    pub(super) fn ask_about_call(&mut self, id: &str, actions: &[Action]) -> Result<Vec<PermissionRequest>, LogError> {
+        let asked = Recorded::of(actions);
+        if let Some(call) = self.calls.get_mut(id) {
+            call.asked += 1;
+            if call.recorded.is_none() {
+                self.record_call(id, asked.clone())?;
+            }
         }
         let call = self.calls.get(id).filter(|call| call.recorded.as_ref() == Some(&asked));
-        Ok(request.with_tool_call_id(call.map(|call| call.id.clone())))
+        let name = call.filter(|_| actions.len() == 1).map(|call| call.id.clone());
+        Ok(actions.iter().map(|action| action.question(name.clone())).collect())
     }
 
     /// A question about a call is answered: what the program said of the call meanwhile is recorded.
@@ -242,8 +172,8 @@ impl<'a> Work<'a> {
 
     fn start_call(&mut self, id: &str) -> Result<(), LogError> {
         if let Some(call) = self.calls.get(id).filter(|call| call.recorded.is_none() && !call.ended) {
-            let described = call.described();
-            self.record_call(id, described)?;
+            let claimed = Recorded::claimed(&call.known);
+            self.record_call(id, claimed)?;
         }
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.started && !call.ended) else {
             return Ok(());
@@ -337,7 +267,7 @@ impl<'a> Work<'a> {
             ..ToolExecutionComplete::default()
         };
         if let Some(sub) = &self.turn.shared.sub {
-            sub.task.activity.lock().call_ended(&call.name(), success);
+            sub.task.activity.lock().call_ended(call.known.tool_name(), success);
         }
         self.turn.shared.recorder.record(complete)?;
         if let Some(call) = self.calls.get_mut(id) {

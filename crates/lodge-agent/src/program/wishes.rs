@@ -1,15 +1,20 @@
 //! What a program asks for: permissions, files and commands, by the rules and questions of the session.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::sync::Arc;
 
-use lodge_events::{CustomToolPermission, PermissionRequest};
+use lodge_events::PermissionRequest;
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
 use lodge_log::LogError;
 use lodge_tools::{Need, Tool, ToolCx};
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::{Done, MOST_OPEN, Work, approved::Approved, calls::Call, terminals::Terminal};
+use super::{
+    Done, MOST_OPEN, Work,
+    approved::Approved,
+    described::{self, Action},
+    terminals::Terminal,
+};
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
 
 /// Whether something may be done.
@@ -35,19 +40,6 @@ async fn permitted(shared: &Shared, request: PermissionRequest) -> Result<Result
     })
 }
 
-/// A question about what no call of the program says: people are shown what it asks for and nothing else.
-fn alone(request: PermissionRequest) -> PermissionRequest {
-    request.with_tool_call_id(None)
-}
-
-/// Nobody knows what is written, so no difference is shown.
-fn unknown(mut request: PermissionRequest) -> PermissionRequest {
-    if let PermissionRequest::Write(write) = &mut request {
-        (write.diff, write.new_file_contents) = (String::new(), None);
-    }
-    request
-}
-
 /// What a refusal means for the turn, and for whoever asked.
 fn refused(verdict: Verdict) -> (Done, String) {
     match verdict {
@@ -62,17 +54,13 @@ fn refused(verdict: Verdict) -> (Done, String) {
 }
 
 impl Work<'_> {
-    fn builtin(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.turn
-            .shared
-            .builtins
-            .iter()
-            .find(|tool| tool.name() == name)
-            .cloned()
+    pub(super) fn builtin(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let builtins = &self.turn.shared.builtins;
+        builtins.iter().find(|tool| tool.name() == name).cloned()
     }
 
-    fn cx(&self, call: &str) -> ToolCx {
-        self.tool_call(call, "agent").cx()
+    pub(super) fn cx(&self) -> ToolCx {
+        self.tool_call("agent", "agent").cx()
     }
 
     pub(super) fn wish(&mut self, wish: Said) -> Result<(), Stop> {
@@ -97,139 +85,35 @@ impl Work<'_> {
         self.forget_ended(&id);
         self.learn(update)?;
         let Some(call) = self.calls.get(&id) else { return Ok(()) };
-        let (request, approved) = self.request(call);
-        let request = self.ask_about_call(&id, request)?;
+        let actions = self.describe(&call.known);
+        let questions = self.ask_about_call(&id, &actions)?;
+        let approved: Vec<Approved> = actions.iter().filter_map(Action::approves).collect();
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
-            let approved = match permitted(&shared, request).await? {
-                Ok(()) => {
-                    reply.permit(true);
-                    approved
-                }
-                Err(verdict) => {
+            for question in questions {
+                if let Err(verdict) = permitted(&shared, question).await? {
                     reply.permit(false);
-                    match refused(verdict) {
-                        (Done::Rejected, _) => return Ok(Done::Rejected),
-                        _ => Vec::new(),
-                    }
+                    return Ok(match refused(verdict) {
+                        (Done::Rejected, _) => Done::Rejected,
+                        _ => Done::Answered(id, Vec::new()),
+                    });
                 }
-            };
+            }
+            reply.permit(true);
             Ok(Done::Answered(id, approved))
         }));
         Ok(())
     }
 
-    /// What people are asked about a call, and what the program may then have done for it without another question.
-    fn request(&self, call: &Call) -> (PermissionRequest, Vec<Approved>) {
-        let (cx, known) = (self.cx(&call.id), &call.known);
-        let title = known.title.clone().unwrap_or_default();
-        let of_tool = |tool: &str, arguments: Value| match self.builtin(tool)?.need(&arguments, &cx) {
-            Ok(Need::Ask(request)) => Some((*request, Vec::new())),
-            _ => None,
-        };
-        let kind = known.kind.as_deref().unwrap_or_default();
-        let files: BTreeSet<_> = known.files().map(|path| cx.cwd.join(path)).collect();
-        // A question about one file says nothing of the others, nor one about a change.
-        let path = known
-            .path()
-            .filter(|_| files.len() <= 1 && known.changes().count() <= 1);
-        let found = match (kind, known.command(), path) {
-            ("execute", Some(command), _) => {
-                let place = known.argument(&["cwd", "workdir", "directory"]).unwrap_or(".");
-                let approved = cx.directory(place).ok().map(|cwd| Approved::command(command, &cwd));
-                let request = self.running(command, &cx.cwd.join(place), &title);
-                request.map(|request| (request, approved.into_iter().collect()))
-            }
-            ("read", _, Some(path)) => of_tool("view", json!({ "path": path })),
-            ("edit", _, Some(path)) => {
-                let text = known.changes().next().map(|(_, _, text)| text);
-                let place = cx.writing(path, text.unwrap_or_default()).ok();
-                place.map(|(place, request)| match text {
-                    Some(text) => (request, vec![Approved::write(&place.path, text)]),
-                    None => (unknown(request), Vec::new()),
-                })
-            }
-            ("fetch", ..) => known
-                .argument(&["url"])
-                .and_then(|url| of_tool("web_fetch", json!({ "url": url }))),
-            _ => None,
-        };
-        found.unwrap_or_else(|| self.whole(call, &cx))
-    }
-
-    /// A question that shows all that the program says of a call. What a rule forbids of it stays forbidden.
-    fn whole(&self, call: &Call, cx: &ToolCx) -> (PermissionRequest, Vec<Approved>) {
-        let (known, input) = (&call.known, call.arguments());
-        let (mut parts, mut changes, mut approved) = (Vec::new(), Vec::new(), Vec::new());
-        if known.kind.as_deref() == Some("execute") {
-            let line = known.command_line();
-            parts.extend(line.and_then(|line| self.running(&line, &cx.cwd, "")));
-        }
-        for (path, old, new) in known.changes() {
-            let mut diff = lodge_tools::difference(path, old, new);
-            if let Ok((place, request)) = cx.writing(path, new) {
-                if let PermissionRequest::Write(write) = &request {
-                    diff.clone_from(&write.diff);
-                }
-                approved.push(Approved::write(&place.path, new));
-                parts.push(request);
-            }
-            changes.push(json!({ "path": path, "diff": diff }));
-        }
-        parts.extend(known.files().filter_map(|path| match known.kind.as_deref()? {
-            "read" => cx.reading(path).ok().map(|(_, request)| request),
-            "edit" | "delete" | "move" => cx.writing(path, "").ok().map(|(_, request)| unknown(request)),
-            _ => None,
-        }));
-        if let Some(forbidden) = parts
-            .into_iter()
-            .find(|part| self.turn.shared.forbidden(part).is_some())
-        {
-            return (forbidden, Vec::new());
-        }
-        let is_told = |path: &str| {
-            input
-                .as_object()
-                .is_some_and(|input| input.values().any(|value| value == path))
-        };
-        let args = match !changes.is_empty() || !known.files().all(is_told) {
-            true => json!({ "changes": changes, "files": known.files().collect::<BTreeSet<_>>(), "input": input }),
-            false => input,
-        };
-        let request = CustomToolPermission {
-            tool_call_id: Some(call.id.clone()),
-            tool_name: call.name(),
-            tool_description: known.title.clone().unwrap_or_default(),
-            args: Some(args),
-            ..CustomToolPermission::default()
-        };
-        (request.into(), approved)
-    }
-
-    /// What people are asked about a command. It is judged from where it runs, and they see where that is.
-    fn running(&self, command: &str, place: &Path, purpose: &str) -> Option<PermissionRequest> {
-        let mut cx = self.cx("terminal");
-        let description = match cx.cwd == place {
-            true => purpose.to_owned(),
-            false => format!("In {}", place.display()),
-        };
-        cx.cwd = place.to_owned();
-        let arguments = json!({ "command": command, "description": description });
-        match self.builtin("bash")?.need(&arguments, &cx) {
-            Ok(Need::Ask(request)) => Some(*request),
-            _ => None,
-        }
-    }
-
     fn read(&mut self, path: String, line: Option<u64>, limit: Option<u64>, reply: Reply) {
-        let mut cx = self.cx("read");
-        let (place, request) = match cx.reading(&path) {
+        let mut cx = self.cx();
+        let (place, action) = match described::reading(&cx, &path) {
             Ok(found) => found,
             Err(error) => return reply.answer(Err(error.to_string())),
         };
         let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
         self.wishes.push(Box::pin(async move {
-            if let Err(verdict) = permitted(&shared, alone(request)).await? {
+            if let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -246,15 +130,15 @@ impl Work<'_> {
     }
 
     fn write(&mut self, path: String, text: String, reply: Reply) {
-        let cx = self.cx("write");
-        let (place, request) = match cx.writing(&path, &text) {
+        let cx = self.cx();
+        let (place, action) = match described::writing(&cx, &path, &text) {
             Ok(found) => found,
             Err(error) => return reply.answer(Err(error.to_string())),
         };
-        let is_approved = self.approved.contains(&Approved::write(&place.path, &text));
+        let is_approved = self.is_approved(&action);
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, alone(request)).await? {
+            if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -267,24 +151,22 @@ impl Work<'_> {
         }));
     }
 
+    /// Whether people allowed exactly this before. What they allowed is used up by it.
+    fn is_approved(&mut self, action: &Action) -> bool {
+        action.approves().is_some_and(|what| self.approved.remove(&what))
+    }
+
     fn terminal(&mut self, wanted: NewTerminal, reply: Reply) {
-        let line = wanted.line();
-        let cx = self.cx("terminal");
-        let (cwd, place) = match (
-            cx.directory(wanted.cwd.as_deref().unwrap_or(".")),
-            self.terminals.reserve(),
-        ) {
-            (Ok(cwd), Ok(place)) => (cwd, place),
-            (Err(error), _) => return reply.answer(Err(error.to_string())),
-            (_, Err(why)) => return reply.answer(Err(why)),
+        let described = self.command(&wanted.line(), wanted.cwd.as_deref().unwrap_or("."));
+        let reserved = described.and_then(|described| Ok((described, self.terminals.reserve()?)));
+        let ((line, action), place) = match reserved {
+            Ok(reserved) => reserved,
+            Err(why) => return reply.answer(Err(why)),
         };
-        let Some(request) = self.running(&line, &cwd, "") else {
-            return reply.answer(Err("Commands cannot be run here.".to_owned()));
-        };
-        let is_approved = self.approved.contains(&Approved::command(&line, &cwd));
-        let shared = self.turn.shared.clone();
+        let is_approved = self.is_approved(&action);
+        let (shared, cwd) = (self.turn.shared.clone(), self.cx().cwd);
         self.wishes.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, alone(request)).await? {
+            if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lodge_agent::Publish;
 use lodge_events::Event;
 use lodge_log::{EventReader, LogError, Position};
+use tokio::sync::mpsc;
 
 use super::Session;
 use crate::{
@@ -12,6 +13,9 @@ use crate::{
     blocking::run_blocking,
     hub::{Listening, Subscription},
 };
+
+/// Events that are read from a log at once.
+const BATCH: usize = 256;
 
 impl Session {
     /// What has been recorded so far.
@@ -26,6 +30,22 @@ impl Session {
     ) -> Result<T, HostError> {
         let done = run_blocking(move || read(history)).await;
         done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
+    }
+
+    /// What was recorded, some events at a time, no faster than it is taken. Ends early with an error if the log cannot be read.
+    pub fn history_in_batches(history: EventReader) -> mpsc::Receiver<Result<Vec<Event>, LogError>> {
+        let (sender, batches) = mpsc::channel(2);
+        tokio::task::spawn_blocking(move || {
+            let mut events = history.events().peekable();
+            while events.peek().is_some() {
+                let batch = events.by_ref().take(BATCH).collect();
+                // Nobody is there to take it.
+                if sender.blocking_send(batch).is_err() {
+                    break;
+                }
+            }
+        });
+        batches
     }
 
     /// What the last event says for which there is something to say.

@@ -9,7 +9,7 @@ use lodge_events::{
 };
 
 use super::{
-    Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
+    AGENT_REQUEST, Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
     sampling_of, searches, targets,
 };
@@ -551,6 +551,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
                 None => exactly(path, write),
             }));
         }
+        PermissionRequest::CustomTool(tool) if tool.tool_name.starts_with(AGENT_REQUEST) => {}
         PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
             what.extend(subject.names.iter().map(|name| What::Tool(globset::escape(name))));
         }

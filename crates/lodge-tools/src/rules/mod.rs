@@ -40,6 +40,15 @@ pub fn sampling_of(server: &str) -> String {
     format!("mcp-sampling/{server}")
 }
 
+/// What begins the name under which people are asked about a request in an agent's own words. No tool is called like that.
+const AGENT_REQUEST: &str = "agent ";
+
+/// What rules call a request of another program's agent that only the agent's own words describe. A rule about them would allow
+/// anything, so none is made when somebody allows one for longer than once.
+pub fn agent_request(agent: &str) -> String {
+    format!("{AGENT_REQUEST}{agent}")
+}
+
 /// How questions are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

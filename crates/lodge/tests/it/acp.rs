@@ -291,6 +291,57 @@ fn a_turn_is_streamed_and_leaves_the_same_log_as_elsewhere() {
 }
 
 #[test]
+fn commands_are_shown_in_terminals_by_an_editor_that_has_them_live_and_in_the_history() {
+    let home = Home::new();
+    let _host = host(&home);
+    let capabilities = json!({ "_meta": { "terminal_output": true } });
+    let mut editor = Editor::with(&home, capabilities.clone());
+    let session = editor.new_session();
+    editor.call(
+        "session/set_config_option",
+        json!({ "sessionId": session, "configId": "approval", "value": "all" }),
+    );
+    let script = r#"call bash {"command":"seq 3; exit 4"} then call view {"path":"."} then say over"#;
+    assert_eq!(editor.stops(&session, script), "end_turn");
+    let check = |editor: &Editor| {
+        let call = editor.call_named("bash");
+        let id = &call["toolCallId"];
+        assert_eq!(
+            call["content"],
+            json!([{ "type": "terminal", "terminalId": id }]),
+            "{call}"
+        );
+        let meta: Vec<&Value> = editor
+            .told("tool_call_update")
+            .iter()
+            .map(|told| &told["_meta"])
+            .collect();
+        let of = |name: &str| {
+            meta.iter()
+                .map(|meta| &meta[name])
+                .filter(|part| part.is_object())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("terminal_info"), [&json!({ "terminal_id": id, "cwd": home.work() })]);
+        let exit = json!({ "terminal_id": id, "exit_code": 4, "signal": null });
+        assert_eq!(of("terminal_exit"), [&exit]);
+        let output = of("terminal_output");
+        assert!(output.iter().all(|part| part["terminal_id"] == *id), "{output:?}");
+        let output: String = output.iter().filter_map(|part| part["data"].as_str()).collect();
+        assert_eq!(output.replace("\r\n", "\n").trim_end(), "1\n2\n3");
+    };
+    check(&editor);
+    drop(editor);
+    let mut editor = Editor::with(&home, capabilities);
+    let cwd = editor.cwd.clone();
+    editor.call(
+        "session/load",
+        json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }),
+    );
+    check(&editor);
+}
+
+#[test]
 fn tool_calls_are_shown_with_their_kind_their_files_and_what_they_changed() {
     let home = Home::new();
     let _host = host(&home);

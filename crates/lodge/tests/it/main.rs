@@ -17,6 +17,7 @@ mod docs;
 mod doctor;
 mod door;
 mod external;
+mod external_lies;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod full_disk;

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{Home, model_server::ModelServer};
 
 use crate::{
@@ -45,6 +45,17 @@ fn copilot(modules: &Path, home: &Home, url: &str) -> String {
     )
 }
 
+/// Claude Code's adapter, with the server as the address of its model's provider.
+fn claude(modules: &Path, home: &Home, url: &str) -> String {
+    let program = modules.join("@agentclientprotocol/claude-agent-acp/dist/index.js");
+    let own = home.path().join("claude-home");
+    let url = url.trim_end_matches("/v1");
+    format!(
+        "[agents.claude]\ncommand = \"node\"\nargs = [{program:?}]\nenv = {{ HOME = {own:?}, CLAUDE_CONFIG_DIR = {own:?}, \
+         ANTHROPIC_BASE_URL = {url:?}, ANTHROPIC_API_KEY = \"k\", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\" }}\n"
+    )
+}
+
 /// The processes of an agent that work in this home's directory.
 fn processes(home: &Home, name: &str) -> Vec<u32> {
     let work = home.work();
@@ -59,8 +70,9 @@ fn processes(home: &Home, name: &str) -> Vec<u32> {
 }
 
 /// A prompt, a call that a person allows, a tool of an MCP server, a cancelled turn, `kill -9` of the agent and of the host, and
-/// the agent as a sub-agent. `echo` is what it calls the tool `echo` of the server `everything`, if it takes servers.
-fn try_agent(name: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -> String) {
+/// the agent as a sub-agent. `bash` is what it calls its tool for commands, and `echo` the tool `echo` of the server `everything`,
+/// if it takes servers.
+fn try_agent(name: &str, bash: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -> String) {
     let modules = PathBuf::from(std::env::var_os("LODGE_NEIGHBOURS").expect("where the agents are installed"));
     let model = ModelServer::rehearsing();
     let home = Home::new();
@@ -76,12 +88,16 @@ fn try_agent(name: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -
     assert_eq!(editor.stops(&session, "say hello"), "end_turn");
     assert!(editor.text("agent_message_chunk").contains("hello"));
     println!("{name}: answers");
-    let call = r#"call bash {"command":"touch made","description":"Make a file"} then say done"#;
-    let prompt = editor.prompt(&session, call);
+    let call = format!(r#"call {bash} {{"command":"touch made","description":"Make a file"}} then say done"#);
+    let prompt = editor.prompt(&session, &call);
     let (answer, asked) = allow_all(&mut editor, prompt);
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
     assert!(home.work().join("made").exists());
-    assert!(!asked.is_empty(), "it asks");
+    let asked: Vec<&Value> = asked
+        .iter()
+        .map(|asked| &asked["params"]["toolCall"]["title"])
+        .collect();
+    assert_eq!(asked, ["touch made"], "it asks for the command and nothing else");
     println!("{name}: asks before a command, and runs it");
     if let Some(echo) = echo {
         let call = format!(r#"call {echo} {{"message":"over there"}} then say done"#);
@@ -94,8 +110,8 @@ fn try_agent(name: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -
         assert!(heard.contains("Echo: over there"), "{heard}");
         println!("{name}: calls a tool of the session's MCP server");
     }
-    let sleep = r#"call bash {"command":"touch begun; sleep 100","description":"Sleep"} then say done"#;
-    let prompt = editor.prompt(&session, sleep);
+    let sleep = format!(r#"call {bash} {{"command":"touch begun; sleep 100","description":"Sleep"}} then say done"#);
+    let prompt = editor.prompt(&session, &sleep);
     let question = editor.question("session/request_permission");
     editor.answer(&question, crate::acp::selected("allow-once"));
     while !home.work().join("begun").exists() {
@@ -147,12 +163,19 @@ fn try_agent(name: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -
 #[test]
 #[ignore = "run by `cargo xtask soak neighbours`, which installs the agents"]
 fn opencode_is_hosted() {
-    try_agent("opencode", Some("everything_echo"), opencode);
+    try_agent("opencode", "bash", Some("everything_echo"), opencode);
 }
 
 #[test]
 #[ignore = "run by `cargo xtask soak neighbours`, which installs the agents"]
 fn copilot_is_hosted() {
     // It passes over the servers of `session/new` (copilot-cli #3889).
-    try_agent("copilot", None, copilot);
+    try_agent("copilot", "bash", None, copilot);
+}
+
+#[test]
+#[ignore = "run by `cargo xtask soak neighbours`, which installs the agents"]
+fn claude_is_hosted() {
+    // It calls tools of MCP servers, too, but repeats the message to its model after the result, so that the rehearsal begins again.
+    try_agent("claude", "Bash", None, claude);
 }

@@ -1,0 +1,43 @@
+//! What can be chosen for a session, in words.
+
+use lodge_agent::{Approval, Mode};
+
+/// How an agent can work, with a name and a sentence.
+pub const MODES: [(Mode, &str, &str); 3] = [
+    (Mode::Interactive, "Interactive", "Does what you ask and stops"),
+    (
+        Mode::Plan,
+        "Plan",
+        "Plans, and changes nothing until you approve the plan",
+    ),
+    (Mode::Autopilot, "Autopilot", "Works until the task is complete"),
+];
+
+/// What can be asked before tools run, with an id, a name and a sentence.
+pub const APPROVALS: [(Approval, &str, &str, &str); 5] = [
+    (Approval::Ask, "ask", "Ask before everything", "Even before reads"),
+    (
+        Approval::AutoSafe,
+        "safe",
+        "Ask before what can do harm",
+        "The rest runs",
+    ),
+    (
+        Approval::AutoEdit,
+        "edits",
+        "Edit without asking",
+        "In the session's directories",
+    ),
+    (
+        Approval::ApproveAll,
+        "all",
+        "Approve everything",
+        "Nothing needs approval",
+    ),
+    (
+        Approval::DenyAll,
+        "none",
+        "Ask nothing",
+        "Only what needs no approval runs",
+    ),
+];
