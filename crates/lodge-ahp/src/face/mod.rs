@@ -23,6 +23,7 @@ use lodge_door::Admission;
 use lodge_events::LodgeDirectories;
 use lodge_files::{Counter, Grants, Indexes, Scratch, Symbols};
 use lodge_host::{Change, Host, HostError, Session};
+use lodge_http::Push;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -37,7 +38,6 @@ use crate::{
     automations,
     changesets::Followers,
     config::AhpConfig,
-    push::Push,
     state::{Bounds, Conn, Core, Keep, Numbers, Service, Uri},
     telemetry::Telemetry,
     terminals::Terminals,
@@ -103,7 +103,7 @@ impl Face {
             subscriptions: config.limits.subscriptions,
         };
         let mut core = Core::new(seq, root, bounds);
-        let (outcomes, mut heard) = mpsc::unbounded_channel();
+        let (outcomes, heard) = mpsc::unbounded_channel();
         core.outcomes = Some(outcomes);
         let push = Arc::new(Push::open(&dir, config.door.clone()));
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
@@ -115,19 +115,7 @@ impl Face {
             followers: Followers::default(),
         };
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (teller, stopped) = (push.clone(), stop.clone());
-        tasks.spawn(stopped.run_until_cancelled_owned(async move {
-            while let Some(first) = heard.recv().await {
-                // What came in the meantime counts only as the newest of each session.
-                let mut newest = HashMap::from([first]);
-                while let Ok((session, outcome)) = heard.try_recv() {
-                    newest.insert(session, outcome);
-                }
-                for (session, outcome) in newest {
-                    teller.tell(&session, outcome).await;
-                }
-            }
-        }));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(push.clone().tell_all(heard)));
         Ok(Arc::new(Self {
             host,
             config,

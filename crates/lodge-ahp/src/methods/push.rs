@@ -1,13 +1,11 @@
 //! Whether a browser is told by web push what becomes of sessions: methods of Lodge's own, for paired devices.
 
 use lodge_door::Role;
+use lodge_http::{PushError, Subscription};
 use serde_json::json;
 
 use super::Request;
-use crate::{
-    push::{PushError, Subscription},
-    rpc::{self, RpcError, RpcResult, code},
-};
+use crate::rpc::{self, RpcError, RpcResult, code};
 
 fn failed(error: PushError) -> RpcError {
     match error {

@@ -4,7 +4,7 @@
 mod message;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,8 +17,7 @@ use lodge_door::Door;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-use crate::state::Uri;
+use tokio::sync::mpsc;
 
 /// Bytes of an address at most: those of the push services have a few hundred.
 const LONGEST: usize = 2048;
@@ -27,29 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What became of a session that worked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// It waits for a person.
     Waiting,
+    /// Its turn failed.
     Failed,
+    /// Its turn is over.
     Done,
 }
 
 impl Outcome {
-    /// From the status before and after: only a session that worked comes to something.
-    pub(crate) fn between(before: u64, after: u64) -> Option<Self> {
-        const ERROR: u64 = 2;
-        const WORKING: u64 = 8;
-        const NEEDS_INPUT: u64 = 24;
-        let works = |status: u64| status & NEEDS_INPUT == WORKING;
-        if !works(before) || works(after) {
-            return None;
-        }
-        Some(match after {
-            after if after & NEEDS_INPUT == NEEDS_INPUT => Self::Waiting,
-            after if after & ERROR != 0 => Self::Failed,
-            _ => Self::Done,
-        })
-    }
-
     fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -61,7 +47,7 @@ impl Outcome {
 
 /// Where a browser wants to be told, as its push service said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Subscription {
+pub struct Subscription {
     endpoint: String,
     keys: Keys,
 }
@@ -83,7 +69,8 @@ struct Kept {
 
 /// Why somebody cannot be told.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PushError {
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PushError {
     #[error("the address of a push service begins with https://")]
     Insecure,
     #[error("the subscription cannot be read: {0}")]
@@ -95,7 +82,7 @@ pub(crate) enum PushError {
 }
 
 /// Who wants to be told, and how.
-pub(crate) struct Push {
+pub struct Push {
     path: PathBuf,
     door: Arc<Door>,
     kept: Mutex<Kept>,
@@ -103,7 +90,7 @@ pub(crate) struct Push {
 
 impl Push {
     /// What is kept in a directory. A file that cannot be read is as none: browsers subscribe again.
-    pub(crate) fn open(dir: &Path, door: Arc<Door>) -> Self {
+    pub fn open(dir: &Path, door: Arc<Door>) -> Self {
         let path = dir.join("push.json");
         let kept = lodge_files::read_if_there(&path).ok().flatten();
         let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
@@ -115,7 +102,7 @@ impl Push {
     }
 
     /// The public half of the host's key, which browsers give to their push service.
-    pub(crate) fn public_key(&self) -> Result<String, PushError> {
+    pub fn public_key(&self) -> Result<String, PushError> {
         let mut kept = self.kept.lock();
         if message::public_key(&kept.key).is_none() {
             // Subscriptions are for a key, so with the key they are gone.
@@ -129,7 +116,7 @@ impl Push {
     }
 
     /// Tells a device from now on; one that may do everything also by plain HTTP on this machine.
-    pub(crate) fn subscribe(&self, device: &str, wanted: Subscription, trusted: bool) -> Result<(), PushError> {
+    pub fn subscribe(&self, device: &str, wanted: Subscription, trusted: bool) -> Result<(), PushError> {
         let Some(host) = message::origin(&wanted.endpoint) else {
             return Err(PushError::Unreadable("its endpoint is not a valid address"));
         };
@@ -155,7 +142,7 @@ impl Push {
     }
 
     /// Tells a device no longer.
-    pub(crate) fn unsubscribe(&self, device: &str) -> Result<(), PushError> {
+    pub fn unsubscribe(&self, device: &str) -> Result<(), PushError> {
         let mut kept = self.kept.lock();
         match kept.subscriptions.remove(device) {
             Some(_) => Ok(self.keep(&kept)?),
@@ -176,10 +163,23 @@ impl Push {
         (kept.key.clone(), listeners.collect())
     }
 
+    /// Tells of sessions as they are heard of. What came while others were told counts only as the newest of each session.
+    pub async fn tell_all(self: Arc<Self>, mut heard: mpsc::UnboundedReceiver<(Arc<str>, Outcome)>) {
+        while let Some(first) = heard.recv().await {
+            let mut newest = HashMap::from([first]);
+            while let Ok((session, outcome)) = heard.try_recv() {
+                newest.insert(session, outcome);
+            }
+            for (session, outcome) in newest {
+                self.tell(&session, outcome).await;
+            }
+        }
+    }
+
     /// Tells all who want it. A push service that no longer knows a browser is not asked again.
-    pub(crate) async fn tell(&self, session: &Uri, outcome: Outcome) {
+    async fn tell(&self, session: &str, outcome: Outcome) {
         let (key, listeners) = self.listeners();
-        let payload = json!({ "kind": outcome.name(), "session": &**session }).to_string();
+        let payload = json!({ "kind": outcome.name(), "session": session }).to_string();
         // Side by side: a push service that hangs makes nobody else wait.
         let sending =
             listeners.iter().map(
@@ -214,7 +214,7 @@ async fn send(
     key: &str,
     to: &Subscription,
     payload: &str,
-    session: &Uri,
+    session: &str,
     outcome: Outcome,
 ) -> Result<bool, &'static str> {
     let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).unwrap_or_default();
@@ -274,25 +274,6 @@ mod tests {
             ("https:///x", false),
         ] {
             assert_eq!(is_service(endpoint), fits, "{endpoint}");
-        }
-    }
-
-    #[test]
-    fn only_a_session_that_worked_comes_to_something() {
-        let (idle, failed, working, waiting) = (1, 2, 8, 24);
-        let read = 32;
-        for (before, after, expected) in [
-            (working, waiting, Some(Outcome::Waiting)),
-            (working, waiting | read, Some(Outcome::Waiting)),
-            (working | read, idle, Some(Outcome::Done)),
-            (working, failed, Some(Outcome::Failed)),
-            (working, working | read, None),
-            (waiting, working, None),
-            (waiting, idle, None),
-            (idle, working, None),
-            (idle, idle | read, None),
-        ] {
-            assert_eq!(Outcome::between(before, after), expected, "{before} {after}");
         }
     }
 
