@@ -5,7 +5,6 @@
 
 mod beneath;
 mod blocking;
-mod counter;
 mod grants;
 mod names;
 mod private_files;
@@ -16,7 +15,6 @@ mod watch;
 
 pub use beneath::{Links, open_beneath};
 pub use blocking::{exists, has_exactly, holds, is_directory, short_text};
-pub use counter::Counter;
 pub use grants::{Grant, Grants};
 pub use names::{Completions, Found, Indexes, Mention, Symbol, Symbols, mention};
 pub use private_files::{Overflow, Scratch, private_directory, read_if_there, stamp};

@@ -18,7 +18,7 @@ mod tls;
 mod upgrade;
 
 pub use config::{HttpConfig, Listen, Pages, TlsFiles};
-pub use push::{Outcome, Push, PushError, Subscription};
+pub use push::{Outcome, Push, PushError};
 pub use server::{ServeError, Server, SocketFace, serve};
 pub use tls::TlsError;
 pub use upgrade::{Socket, socket_config};

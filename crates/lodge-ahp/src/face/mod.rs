@@ -21,7 +21,7 @@ use ahp_types::{
 };
 use lodge_door::Admission;
 use lodge_events::LodgeDirectories;
-use lodge_files::{Counter, Grants, Indexes, Scratch, Symbols};
+use lodge_files::{Grants, Indexes, Scratch, Symbols};
 use lodge_host::{Change, Host, HostError, Session};
 use lodge_http::Push;
 use parking_lot::Mutex;
@@ -84,7 +84,7 @@ impl Face {
         let telemetry = Telemetry::new(config.door.token().map(str::to_owned));
         let settings = host.host_settings();
         let catalogue = Self::automations_state(&host);
-        let seq = Counter::open(&dir.join("seq"))?;
+        let seq = host.counter("ahp");
         let root = RootState {
             agents: shapes::agents(&host, &config.pricing, customizations),
             active_sessions: Some(0),
@@ -105,7 +105,7 @@ impl Face {
         let mut core = Core::new(seq, root, bounds);
         let (outcomes, heard) = mpsc::unbounded_channel();
         core.outcomes = Some(outcomes);
-        let push = Arc::new(Push::open(&dir, config.door.clone()));
+        let push = Arc::new(Push::new(host.push_subscriptions().clone(), config.door.clone()));
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
             core,

@@ -1,7 +1,8 @@
 //! Whether a browser is told by web push what becomes of sessions: methods of Lodge's own, for paired devices.
 
 use lodge_door::Role;
-use lodge_http::{PushError, Subscription};
+use lodge_host::PushSubscription;
+use lodge_http::PushError;
 use serde_json::json;
 
 use super::Request;
@@ -26,7 +27,7 @@ pub(super) async fn key(request: &Request<'_>) -> RpcResult {
 }
 
 pub(super) async fn subscribe(request: &Request<'_>) -> RpcResult {
-    let wanted: Subscription = rpc::params(request.params)?;
+    let wanted: PushSubscription = rpc::params(request.params)?;
     let trusted = request.conn.admission.role() >= Role::Full;
     let made = request.face.push.subscribe(device(request)?, wanted, trusted);
     made.map_err(failed)?;

@@ -88,6 +88,7 @@ pub(crate) struct Inner {
     host_settings: Arc<HostSettings>,
     pub(crate) marks: Arc<SessionMarks>,
     pub(crate) decisions: Decisions,
+    push: Arc<PushSubscriptions>,
     automations: Arc<Automations>,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) memories: Arc<Memories>,
@@ -141,6 +142,7 @@ impl Host {
             schedules: Arc::new(SessionSchedules::new(host.clone(), &registers, clock, stop.clone())),
             marks: SessionMarks::new(&registers),
             decisions: Decisions::new(&registers),
+            push: Arc::new(PushSubscriptions::new(&registers)),
             registers,
             host_settings: settings,
             stop,
@@ -184,6 +186,16 @@ impl Host {
     /// What people turned on and off for more than one session.
     pub fn decisions(&self) -> &Decisions {
         &self.0.decisions
+    }
+
+    /// What is kept for web push.
+    pub fn push_subscriptions(&self) -> &Arc<PushSubscriptions> {
+        &self.0.push
+    }
+
+    /// Numbers above all that were handed out under a name before. One at a time may count under it.
+    pub fn counter(&self, name: &'static str) -> Counter {
+        Counter::open(&self.0.registers, name)
     }
 
     /// The settings of the host as a whole.

@@ -3,20 +3,14 @@
 
 mod message;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures_util::future::join_all;
 use lodge_door::Door;
+use lodge_host::{PushSubscription, PushSubscriptions, RegisterError};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Serialize;
 use tokio::sync::mpsc;
 
 /// Bytes of an address at most: those of the push services have a few hundred.
@@ -45,26 +39,11 @@ impl Outcome {
     }
 }
 
-/// Where a browser wants to be told, as its push service said it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subscription {
-    endpoint: String,
-    keys: Keys,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Keys {
-    p256dh: String,
-    auth: String,
-}
-
-/// What is kept in `push.json`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
-    /// The host's own key, by which push services know it again.
-    key: String,
-    /// By the devices.
-    subscriptions: BTreeMap<String, Subscription>,
+/// What a browser is told.
+#[derive(Serialize)]
+struct Told<'a> {
+    kind: &'static str,
+    session: &'a str,
 }
 
 /// Why somebody cannot be told.
@@ -78,45 +57,40 @@ pub enum PushError {
     #[error("cannot create or read the key for web push")]
     Key,
     #[error("cannot save the subscription: {0}")]
-    Storage(#[from] io::Error),
+    Storage(#[from] RegisterError),
 }
 
 /// Who wants to be told, and how.
 pub struct Push {
-    path: PathBuf,
+    kept: Arc<PushSubscriptions>,
     door: Arc<Door>,
-    kept: Mutex<Kept>,
+    /// Held while a key is made: there is only one.
+    making: Mutex<()>,
 }
 
 impl Push {
-    /// What is kept in a directory. A file that cannot be read is as none: browsers subscribe again.
-    pub fn open(dir: &Path, door: Arc<Door>) -> Self {
-        let path = dir.join("push.json");
-        let kept = lodge_files::read_if_there(&path).ok().flatten();
-        let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
+    /// Tells those who are kept and may still come in by this door.
+    pub fn new(kept: Arc<PushSubscriptions>, door: Arc<Door>) -> Self {
         Self {
-            path,
+            kept,
             door,
-            kept: Mutex::new(kept.unwrap_or_default()),
+            making: Mutex::default(),
         }
     }
 
     /// The public half of the host's key, which browsers give to their push service.
     pub fn public_key(&self) -> Result<String, PushError> {
-        let mut kept = self.kept.lock();
-        if message::public_key(&kept.key).is_none() {
-            // Subscriptions are for a key, so with the key they are gone.
-            *kept = Kept {
-                key: message::new_key().ok_or(PushError::Key)?,
-                subscriptions: BTreeMap::new(),
-            };
-            self.keep(&kept)?;
+        let _making = self.making.lock();
+        if let Some(public) = self.kept.key().as_deref().and_then(message::public_key) {
+            return Ok(public);
         }
-        message::public_key(&kept.key).ok_or(PushError::Key)
+        let key = message::new_key().ok_or(PushError::Key)?;
+        self.kept.set_key(&key)?;
+        message::public_key(&key).ok_or(PushError::Key)
     }
 
     /// Tells a device from now on; one that may do everything also by plain HTTP on this machine.
-    pub fn subscribe(&self, device: &str, wanted: Subscription, trusted: bool) -> Result<(), PushError> {
+    pub fn subscribe(&self, device: &str, wanted: PushSubscription, trusted: bool) -> Result<(), PushError> {
         let Some(host) = message::origin(&wanted.endpoint) else {
             return Err(PushError::Unreadable("its endpoint is not a valid address"));
         };
@@ -136,31 +110,32 @@ impl Push {
         if bytes(&wanted.keys.p256dh).len() != 65 || bytes(&wanted.keys.auth).len() != 16 {
             return Err(PushError::Unreadable("its keys have the wrong length"));
         }
-        let mut kept = self.kept.lock();
-        kept.subscriptions.insert(device.to_owned(), wanted);
-        Ok(self.keep(&kept)?)
+        Ok(self.kept.set(device, &wanted)?)
     }
 
     /// Tells a device no longer.
     pub fn unsubscribe(&self, device: &str) -> Result<(), PushError> {
-        let mut kept = self.kept.lock();
-        match kept.subscriptions.remove(device) {
-            Some(_) => Ok(self.keep(&kept)?),
-            None => Ok(()),
+        Ok(self.kept.remove(device)?)
+    }
+
+    /// Whom to tell: devices that are still paired. The others are forgotten.
+    fn listeners(&self) -> Vec<(String, PushSubscription)> {
+        let mut listeners = self.kept.all();
+        let paired = self.door.devices();
+        listeners.retain(|(device, _)| {
+            let is_paired = paired.iter().any(|known| known.id == *device);
+            if !is_paired {
+                self.forget(device);
+            }
+            is_paired
+        });
+        listeners
+    }
+
+    fn forget(&self, device: &str) {
+        if let Err(error) = self.unsubscribe(device) {
+            tracing::warn!("{error}");
         }
-    }
-
-    fn keep(&self, kept: &Kept) -> io::Result<()> {
-        lodge_files::replace(&self.path, &serde_json::to_vec_pretty(kept)?)
-    }
-
-    /// Whom to tell: devices that are still paired.
-    fn listeners(&self) -> (String, Vec<(String, Subscription)>) {
-        let paired: Vec<String> = self.door.devices().into_iter().map(|device| device.id).collect();
-        let kept = self.kept.lock();
-        let listeners = kept.subscriptions.iter().filter(|(device, _)| paired.contains(device));
-        let listeners = listeners.map(|(device, to)| (device.clone(), to.clone()));
-        (kept.key.clone(), listeners.collect())
     }
 
     /// Tells of sessions as they are heard of. What came while others were told counts only as the newest of each session.
@@ -178,18 +153,22 @@ impl Push {
 
     /// Tells all who want it. A push service that no longer knows a browser is not asked again.
     async fn tell(&self, session: &str, outcome: Outcome) {
-        let (key, listeners) = self.listeners();
-        let payload = json!({ "kind": outcome.name(), "session": session }).to_string();
+        let (listeners, Some(key)) = (self.listeners(), self.kept.key()) else {
+            return;
+        };
+        let told = Told {
+            kind: outcome.name(),
+            session,
+        };
+        let Ok(payload) = serde_json::to_string(&told) else {
+            return;
+        };
         // Side by side: a push service that hangs makes nobody else wait.
         let sending =
             listeners.iter().map(
                 async |(device, to)| match send(&key, to, &payload, session, outcome).await {
                     Ok(true) => {}
-                    Ok(false) => {
-                        if let Err(error) = self.unsubscribe(device) {
-                            tracing::warn!("{error}");
-                        }
-                    }
+                    Ok(false) => self.forget(device),
                     Err(why) => tracing::warn!(device, "web push failed: {why}"),
                 },
             );
@@ -212,7 +191,7 @@ fn is_service(endpoint: &str) -> bool {
 /// Sends one message. False when the push service no longer knows the browser.
 async fn send(
     key: &str,
-    to: &Subscription,
+    to: &PushSubscription,
     payload: &str,
     session: &str,
     outcome: Outcome,
@@ -275,40 +254,5 @@ mod tests {
         ] {
             assert_eq!(is_service(endpoint), fits, "{endpoint}");
         }
-    }
-
-    #[test]
-    fn a_subscription_is_for_a_secure_place_and_has_whole_keys() {
-        let home = tempfile::tempdir().unwrap();
-        let push = Push::open(home.path(), Arc::new(Door::with_token("t")));
-        let keys = |p256dh: usize, auth: usize| Keys {
-            p256dh: URL_SAFE_NO_PAD.encode(vec![4; p256dh]),
-            auth: URL_SAFE_NO_PAD.encode(vec![1; auth]),
-        };
-        let check = |endpoint: &str, keys: Keys, trusted: bool, fine: bool| {
-            let endpoint = endpoint.to_owned();
-            let made = push.subscribe("d", Subscription { endpoint, keys }, trusted);
-            assert_eq!(made.is_ok(), fine, "{made:?}");
-        };
-        check("https://push.example/x", keys(65, 16), false, true);
-        check("http://127.0.0.1:9/x", keys(65, 16), true, true);
-        check("http://127.0.0.1:9/x", keys(65, 16), false, false);
-        check("http://127.0.0.1.evil.example/x", keys(65, 16), true, false);
-        check("http://127.0.0.1:9@evil.example/x", keys(65, 16), true, false);
-        check("http://push.example/x", keys(65, 16), true, false);
-        check("file:///etc/passwd", keys(65, 16), true, false);
-        check("", keys(65, 16), true, false);
-        check(
-            &format!("https://push.example/{}", "x".repeat(3000)),
-            keys(65, 16),
-            true,
-            false,
-        );
-        check("https://push.example/x", keys(64, 16), true, false);
-        check("https://push.example/x", keys(65, 15), true, false);
-        // The key stays, and so do those who subscribed.
-        let key = push.public_key().unwrap();
-        let again = Push::open(home.path(), Arc::new(Door::with_token("t")));
-        assert_eq!(again.public_key().unwrap(), key);
     }
 }

@@ -1,15 +1,15 @@
 //! Where the port listens, and who gets as far as the face.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-use std::{path::Path, pin::Pin, process::Command, sync::Arc, time::Duration};
+use std::{path::Path, pin::Pin, process::Command, sync::Arc};
 
 use futures_util::{SinkExt, StreamExt};
 use lodge_door::{Admission, Door};
-use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
-use lodge_http::{HttpConfig, Listen, Server, ServeError, Socket, SocketFace, TlsFiles};
+use lodge_http::{HttpConfig, Listen, ServeError, Server, Socket, SocketFace, TlsFiles};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
+
+use crate::host;
 
 const TOKEN: &str = "open-sesame";
 
@@ -33,18 +33,9 @@ impl SocketFace for Echo {
 }
 
 async fn serve(home: &Path, door: Door, change: impl FnOnce(&mut HttpConfig)) -> Result<Server, ServeError> {
-    let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
-    let host = Host::new(HostConfig {
-        home: Home::open(home, HomeOptions::default()).unwrap(),
-        models,
-        sandbox: None,
-        idle_after: Duration::from_secs(600),
-        version: "test".into(),
-        clock: Clock::default(),
-    });
     let mut config = HttpConfig::loopback(Arc::new(door));
     change(&mut config);
-    lodge_http::serve(host.unwrap(), config, Echo).await
+    lodge_http::serve(host(home), config, Echo).await
 }
 
 /// The face answers, and knows that the owner is there.
@@ -125,8 +116,9 @@ async fn a_unix_socket_is_for_its_owner_and_wants_the_token_too() {
     let path = dir.path().join("lodge.sock");
     // Left behind by a host that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let (home, listen) = (dir.path().join("home"), Listen::Unix(path.clone()));
-    let server = serve(&home, Door::with_token(TOKEN), |config| config.listen = listen);
+    let server = serve(&dir.path().join("home"), Door::with_token(TOKEN), |config| {
+        config.listen = Listen::Unix(path.clone());
+    });
     let server = server.await.unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let connect = async |query: &str| {
