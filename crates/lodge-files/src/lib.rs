@@ -18,6 +18,6 @@ pub use blocking::{exists, has_exactly, holds, is_directory, short_text};
 pub use grants::{Grant, Grants};
 pub use names::{Completions, Found, Indexes, Mention, Symbol, Symbols, mention};
 pub use private_files::{Overflow, Scratch, private_directory, read_if_there, stamp};
-pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Root, Write, etag, settled};
+pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Reach, Root, Write, etag, settled};
 pub use replace::replace;
 pub use watch::{Change, Changes, Filter, Tree};

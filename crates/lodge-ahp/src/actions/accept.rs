@@ -1,6 +1,6 @@
 //! Accepts an action or refuses it. What has to happen before is done first, and the log has what must not be lost.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::{StateAction, state::MessageKind};
 use lodge_host::AnsweredBy;
@@ -62,6 +62,7 @@ pub(super) struct Asked<'a> {
     pub(super) action: &'a Value,
     pub(super) raw: &'a RawValue,
     pub(super) origin: &'a Origin,
+    pub(super) added: Option<Result<PathBuf, Refusal>>,
 }
 
 impl Asked<'_> {
@@ -149,6 +150,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         action,
         raw,
         origin,
+        ref added,
     } = *request;
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
@@ -191,6 +193,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         peer,
         channel: channel.clone(),
         speaker: MessageKind::User,
+        added: added.clone(),
     };
     let checked = parse(inner, &channel, action.clone(), kind).and_then(|mut action| {
         let plan = check(inner, &dispatch, &mut action)?;

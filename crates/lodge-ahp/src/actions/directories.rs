@@ -12,6 +12,7 @@ use ahp_types::{
     state::SessionState,
 };
 use lodge_events::LodgeDirectories;
+use serde_json::Value;
 
 use super::{
     Dispatch, Refusal,
@@ -34,12 +35,22 @@ pub(crate) fn is_same(a: &str, b: &str) -> bool {
 }
 
 /// The directory of this host at an address.
-pub(crate) fn existing(directory: &str) -> Result<PathBuf, Refusal> {
+pub(crate) async fn existing(directory: &str) -> Result<PathBuf, Refusal> {
     let path = uri::path(directory).ok_or_else(|| format!("{directory} is not a directory of this host"))?;
-    match path.is_dir() {
-        true => Ok(path),
-        false => Err(format!("{directory} is not a directory that exists")),
+    match lodge_files::is_directory(path.clone()).await {
+        Ok(true) => Ok(path),
+        _ => Err(format!("{directory} is not a directory that exists")),
     }
+}
+
+/// The directory that an action adds to a session, looked up before anybody is kept waiting for it.
+pub(super) async fn added(action: &Value) -> Option<Result<PathBuf, Refusal>> {
+    let field = match action.get("type")?.as_str()? {
+        "session/workingDirectorySet" => "directory",
+        "session/workingDirectoryReplaced" => "replacement",
+        _ => return None,
+    };
+    Some(existing(action.get(field)?.as_str()?).await)
 }
 
 /// What an action about the directories of a session does.
@@ -68,7 +79,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         gone = Some(out.clone());
     }
     if let Some(into) = into.as_deref_mut() {
-        let path = existing(into)?;
+        let path = dispatch.added.clone().ok_or("no directory is named")??;
         let known = all.iter().find(|known| is_same(known, into));
         let is_there = known.is_some();
         *into = known.map_or_else(|| uri::file(path.components().collect::<PathBuf>()), String::clone);

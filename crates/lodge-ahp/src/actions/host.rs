@@ -55,6 +55,7 @@ fn accept(
         peer: &peer,
         channel: chat.clone(),
         speaker,
+        added: None,
     };
     let plan = chat::turn_started(&inner, &dispatch, action)?;
     let change = plan.queue.ok_or("the message is empty")?;

@@ -18,7 +18,7 @@ mod session;
 mod settings;
 mod tools;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::state::MessageKind;
 use serde::Deserialize;
@@ -54,6 +54,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) channel: Uri,
     /// In whose name messages are sent.
     speaker: MessageKind,
+    /// The directory that the action adds to a session.
+    added: Option<Result<PathBuf, Refusal>>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +148,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         action: &action,
         raw: &params.action,
         origin: &origin,
+        added: directories::added(&action).await,
     };
     request.settle(face).await;
 }

@@ -7,7 +7,7 @@ mod shapes;
 
 use std::{
     collections::HashMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -48,6 +48,9 @@ use crate::{
 /// The face.
 pub(crate) struct Face {
     pub(crate) host: Host,
+    /// Its home, and with it that of the person it works for, without links.
+    pub(crate) home: PathBuf,
+    pub(crate) homes: Vec<PathBuf>,
     pub(crate) config: AhpConfig,
     pub(crate) inner: State,
     /// All that sessions share on the way of a delta.
@@ -75,7 +78,9 @@ impl Face {
     pub(crate) async fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let customizations = crate::customizations::agents_of_host(&host).await;
         let dir = host.home().path().join("ahp");
-        let own = host.home().path().canonicalize()?;
+        let home = host.home().path().canonicalize()?;
+        let person = std::env::home_dir().map(|person| person.canonicalize().unwrap_or(person));
+        let homes = person.into_iter().chain([home.clone()]).collect();
         // What people typed is theirs alone.
         lodge_files::private_directory(&dir)?;
         Scratch::clear(&crate::customizations::plugins_place(host.home().path()));
@@ -118,13 +123,15 @@ impl Face {
         tasks.spawn(stop.clone().run_until_cancelled_owned(push.clone().tell_all(heard)));
         Ok(Arc::new(Self {
             host,
+            indexes: Arc::new(Indexes::new(home.clone())),
+            home,
+            homes,
             config,
             numbers: inner.core.numbers.clone(),
             inner: State::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
             watches: Mutex::default(),
-            indexes: Arc::new(Indexes::new(own)),
             symbols: Arc::default(),
             grants,
             removals: Removals::default(),

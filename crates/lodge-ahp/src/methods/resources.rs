@@ -99,7 +99,7 @@ pub(super) async fn run<T: Send + 'static>(
     about: About<'_>,
     work: impl FnOnce(&Files) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let files = request.face.files(&request.peer()?.client).await;
+    let files = request.face.files(&request.peer()?.client);
     let done = files.run(work).await;
     done.map_err(|failed| about.error(request, failed))
 }
@@ -433,9 +433,8 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     let Some(path) = uri::path(&params.uri) else {
         return Err(denied("this host serves files only".to_owned()));
     };
-    let private = request.face.private();
     let look = move |files: &Files| {
-        if settled(&path).is_some_and(|path| private.covers(&path)) {
+        if settled(&path).is_some_and(|path| files.private().covers(&path)) {
             return Err(FileError::Private);
         }
         let given = (!read || files.allows(&path, false)) && (!write || files.allows(&path, true));
