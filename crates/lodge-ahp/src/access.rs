@@ -3,25 +3,24 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use lodge_events::{ElicitationRequested, ElicitationSchema};
 use lodge_files::{Grant, Private, Reach, Root};
-use lodge_host::{Answer, ElicitationAnswer, Session};
-use serde_json::{Value, json};
+use lodge_host::{Access, Session};
 
 use crate::{config::Policy, face::Face, uri};
-
-/// A person who does not answer for so long does not answer.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Face {
     /// What every client may reach: projects that sessions work in, and what the host was set up with. A path that came from a tool,
     /// a model or a log is only ever read beneath this.
     pub(crate) fn shared_files(&self) -> Reach {
         let config = &self.config;
-        let mut roots: Vec<Root> = config.roots.iter().chain(&config.default_directory).map(Root::whole).collect();
+        let mut roots: Vec<Root> = config
+            .roots
+            .iter()
+            .chain(&config.default_directory)
+            .map(Root::whole)
+            .collect();
         let inner = self.inner.lock();
         let sessions = inner.core.sessions.values();
         let worked = sessions.flat_map(|session| session.state.working_directories.iter().flatten());
@@ -75,9 +74,9 @@ impl Face {
                 let Some(session) = self.somebody() else {
                     return Err(NOBODY);
                 };
-                match ask(&session, &grant).await.as_deref() {
-                    Some("always") => grant.lasting = true,
-                    Some("now") => {}
+                match session.ask_access(&grant).await {
+                    Some(Access::Lasting) => grant.lasting = true,
+                    Some(Access::ForNow) => {}
                     // Somebody may have said yes elsewhere meanwhile.
                     _ if self.grants.get(&id).is_some_and(|grant| grant.allowed) => return Ok(()),
                     _ => {
@@ -101,50 +100,4 @@ impl Face {
         });
         busy.find_map(|(_, talk)| self.host.live(&talk.host_id))
     }
-}
-
-/// Asks the persons at a session.
-async fn ask(session: &Session, grant: &Grant) -> Option<String> {
-    let what = match (grant.read, grant.write) {
-        (true, true) => "read and write",
-        (false, true) => "write",
-        _ => "read",
-    };
-    let schema = json!({
-        "type": "object",
-        "properties": { "answer": {
-            "type": "string",
-            "title": "Access to files",
-            "description": "May it?",
-            "oneOf": [
-                { "const": "now", "title": "Allow until the host stops" },
-                { "const": "always", "title": "Always allow" },
-                { "const": "no", "title": "Deny" },
-            ],
-        } },
-        "required": ["answer"],
-    });
-    let request_id = uuid::Uuid::new_v4().to_string();
-    let question = ElicitationRequested {
-        request_id: request_id.clone(),
-        message: format!("{} wants to {what} {}", grant.client, grant.uri),
-        requested_schema: serde_json::from_value::<ElicitationSchema>(schema).ok(),
-        ..ElicitationRequested::default()
-    };
-    let asked = session.clone();
-    let mut asking = tokio::spawn(async move { asked.elicit(question).await });
-    let answer = match tokio::time::timeout(PATIENCE, &mut asking).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let action = "cancel".into();
-            let cancel = ElicitationAnswer { action, content: None };
-            let _ = session
-                .answer(&request_id, Answer::Elicitation(cancel), Default::default())
-                .await;
-            asking.await
-        }
-    };
-    let answer = answer.ok()?.ok().filter(|answer| answer.action == "accept")?;
-    let chosen = serde_json::to_value(answer.content).ok()?;
-    chosen.get("answer").and_then(Value::as_str).map(str::to_owned)
 }

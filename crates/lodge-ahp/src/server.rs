@@ -5,7 +5,7 @@ use std::{io, pin::Pin, sync::Arc, time::Duration};
 use lodge_door::{Admission, Role};
 use lodge_host::{Host, Link};
 use lodge_http::{Socket, SocketFace, socket_config};
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::timeout_at};
 use tokio_tungstenite::accept_async_with_config;
 
 use crate::{config::AhpConfig, connection, face::Face, list, migrate, relay};
@@ -42,9 +42,10 @@ impl Ahp {
             let admission = Admission::introduced(&from, introduction);
             let stream: Box<dyn Link> = Box::new(stream);
             let config = socket_config(face.message_bytes(&admission));
-            // One that left meanwhile.
-            if let Ok(socket) = accept_async_with_config(stream, Some(config)).await {
-                connection::run(face.0, socket, admission).await;
+            let accepted = accept_async_with_config(stream, Some(config));
+            match timeout_at(slot.deadline().into(), accepted).await {
+                Ok(Ok(socket)) => connection::run(face.0, socket, admission).await,
+                _ => tracing::debug!(from, "a client of another host left before it said anything"),
             }
         }
     }

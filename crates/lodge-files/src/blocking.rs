@@ -6,6 +6,11 @@ pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + S
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
+/// Where a path leads, without links.
+pub async fn real_path(path: PathBuf) -> io::Result<PathBuf> {
+    run_blocking(move || path.canonicalize()).await?
+}
+
 /// Whether there is something at a path. What cannot be looked at counts as there.
 pub async fn exists(path: PathBuf) -> bool {
     !matches!(run_blocking(move || path.try_exists()).await, Ok(Ok(false)))

@@ -2,6 +2,7 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod access;
 mod annotations;
 mod automations;
 mod available;
@@ -41,6 +42,7 @@ mod trust;
 mod worktree;
 mod written_messages;
 
+pub use access::Access;
 pub use annotations::{Annotation, AnnotationEntry};
 pub use automations::{
     Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,

@@ -134,4 +134,3 @@ fn set_cookie(doorway: &Doorway, answer: &mut Response, value: &str, life: u32) 
         answer.headers_mut().insert(header::SET_COOKIE, cookie);
     }
 }
-

@@ -72,7 +72,9 @@ async fn upgrade(
         Err(status) => return status.into_response(),
     };
     let limit = doorway.face.message_bytes(&admission);
-    upgrade.accept(limit, move |socket| async move { doorway.face.serve(socket, admission).await })
+    upgrade.accept(limit, move |socket| async move {
+        doorway.face.serve(socket, admission).await
+    })
 }
 
 /// A file of the page, for everybody who names this host rightly.

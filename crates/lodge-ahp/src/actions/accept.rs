@@ -15,6 +15,7 @@ use super::{
     keep::keep,
     plan::{After, Before, NoChange, Plan},
     queue::change_queue,
+    refusal::{DirectoryRefusal, TurnRefusal},
     rules::{check, parse},
 };
 use crate::{
@@ -62,7 +63,7 @@ pub(super) struct Asked<'a> {
     pub(super) action: &'a Value,
     pub(super) raw: &'a RawValue,
     pub(super) origin: &'a Origin,
-    pub(super) added: Option<Result<PathBuf, Refusal>>,
+    pub(super) added: Option<Result<PathBuf, DirectoryRefusal>>,
 }
 
 impl Asked<'_> {
@@ -96,7 +97,7 @@ impl Asked<'_> {
                 Verdict::Agent {
                     action: ForAgent::Rest(_),
                     ..
-                } if rested => Err("the turn does not end; try again".to_owned()),
+                } if rested => Err(TurnRefusal::Unending.into()),
                 Verdict::Agent { chat, agent, action } => {
                     rested = matches!(action, ForAgent::Rest(_));
                     let done = face.has_done(&chat, &agent, &action).await;
@@ -105,10 +106,10 @@ impl Asked<'_> {
                     }
                     done
                 }
-                Verdict::Missing(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
+                Verdict::Missing(Missing::Session(_)) if opened => Err(Refusal::Ended),
                 Verdict::Missing(Missing::Session(chat)) => {
                     opened = true;
-                    face.materialise_chat(&chat).await.map_err(|error| error.to_string())
+                    face.materialise_chat(&chat).await.map_err(Refusal::from)
                 }
                 Verdict::Missing(Missing::Settings {
                     settings,
@@ -135,8 +136,7 @@ impl Asked<'_> {
 
 async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
     for (session, setting) in settings {
-        let changed = setting.apply(&face.host, &session).await;
-        changed.map_err(|error| error.to_string())?;
+        setting.apply(&face.host, &session).await?;
     }
     Ok(())
 }
@@ -316,8 +316,7 @@ fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result
         } = &mut effect
         {
             who.clone_from(by);
-            let answered = agent.answer_open(request_id, (**answer).clone(), by.clone());
-            if answered.map_err(|error| error.to_string())? {
+            if agent.answer_open(request_id, (**answer).clone(), by.clone())? {
                 continue;
             }
         }

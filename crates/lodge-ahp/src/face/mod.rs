@@ -78,9 +78,11 @@ impl Face {
     pub(crate) async fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let customizations = crate::customizations::agents_of_host(&host).await;
         let dir = host.home().path().join("ahp");
-        let home = host.home().path().canonicalize()?;
-        let person = std::env::home_dir().map(|person| person.canonicalize().unwrap_or(person));
-        let homes = person.into_iter().chain([home.clone()]).collect();
+        let home = lodge_files::real_path(host.home().path().to_owned()).await?;
+        let mut homes = vec![home.clone()];
+        if let Some(person) = std::env::home_dir() {
+            homes.push(lodge_files::real_path(person.clone()).await.unwrap_or(person));
+        }
         // What people typed is theirs alone.
         lodge_files::private_directory(&dir)?;
         Scratch::clear(&crate::customizations::plugins_place(host.home().path()));

@@ -3,10 +3,15 @@
 use lodge_door::Role;
 use lodge_host::PushSubscription;
 use lodge_http::PushError;
-use serde_json::json;
+use serde::Serialize;
 
 use super::Request;
 use crate::rpc::{self, RpcError, RpcResult, code};
+
+#[derive(Serialize)]
+struct Key {
+    key: String,
+}
 
 fn failed(error: PushError) -> RpcError {
     match error {
@@ -23,7 +28,7 @@ fn device<'a>(request: &'a Request<'_>) -> Result<&'a str, RpcError> {
 
 pub(super) async fn key(request: &Request<'_>) -> RpcResult {
     let key = request.face.push.public_key().map_err(failed)?;
-    rpc::ok(json!({ "key": key }))
+    rpc::ok(Key { key })
 }
 
 pub(super) async fn subscribe(request: &Request<'_>) -> RpcResult {

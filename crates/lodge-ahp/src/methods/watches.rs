@@ -1,9 +1,9 @@
 //! Watching files.
 
-use ahp_types::state::ResourceWatchState;
+use ahp_types::{commands::CreateResourceWatchResult, state::ResourceWatchState};
 use lodge_files::{Files, Filter};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Request,
@@ -51,5 +51,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     };
     let (tree, granted) = run(request, about, watch).await?;
     let channel = face.open_watch(state, tree, granted).map_err(RpcError::internal)?;
-    rpc::ok(json!({ "channel": &*channel }))
+    rpc::ok(CreateResourceWatchResult {
+        channel: channel.to_string(),
+    })
 }

@@ -21,10 +21,6 @@ use rustix::{
     io::Errno,
 };
 
-use self::{
-    allowed::is_project,
-    open::{directory, open_beneath, real_path},
-};
 pub(crate) use self::tree::{names_in, open_directory};
 pub use self::{
     allowed::Reach,
@@ -32,6 +28,10 @@ pub use self::{
     read::Pieces,
     tree::Entry,
     write::{How, Write},
+};
+use self::{
+    allowed::is_project,
+    open::{directory, open_beneath, real_path},
 };
 use crate::Links;
 

@@ -255,7 +255,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::{Files, Root, temporary_name};
+    use crate::reach::{Reach, Root, temporary_name};
 
     fn watch(dir: &Path, at: &str, filter: Filter) -> Tree {
         let reach = Reach {

@@ -20,7 +20,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Automations, Backlog, Clock, Connections, Decisions, HostError, Lifecycle, Metrics, RegisterError, SessionSummary,
+    Automations, Backlog, Clock, Connections, Counter, Decisions, HostError, Lifecycle, Metrics, PushSubscriptions,
+    RegisterError, SessionSummary,
     keeper::Keeper,
     marks::SessionMarks,
     migrate,

@@ -231,7 +231,9 @@ fn client(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(),
 fn numbers(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
     let reserved = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
     let reserved: u64 = reserved.unwrap_or_else(|| {
-        tracing::error!("the file with the last sequence number contains none; numbering continues with much higher ones");
+        tracing::error!(
+            "the file with the last sequence number contains none; numbering continues with much higher ones"
+        );
         counter::beyond()
     });
     set(registers, &format!("{}/ahp", counter::REGISTER), &reserved)

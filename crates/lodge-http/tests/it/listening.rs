@@ -64,7 +64,14 @@ async fn a_public_address_is_served_with_tls_and_a_token() {
     let missing = missing.err().unwrap().to_string();
     assert!(missing.contains("cert.pem cannot be used for TLS"), "{missing}");
     let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
         .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
         .args(["-addext", "subjectAltName=DNS:localhost"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
@@ -116,9 +123,8 @@ async fn a_unix_socket_is_for_its_owner_and_wants_the_token_too() {
     let path = dir.path().join("lodge.sock");
     // Left behind by a host that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let server = serve(&dir.path().join("home"), Door::with_token(TOKEN), |config| {
-        config.listen = Listen::Unix(path.clone());
-    });
+    let (home, listen) = (dir.path().join("home"), Listen::Unix(path.clone()));
+    let server = serve(&home, Door::with_token(TOKEN), |config| config.listen = listen);
     let server = server.await.unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let connect = async |query: &str| {
