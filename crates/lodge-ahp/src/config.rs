@@ -1,30 +1,9 @@
 //! How the face is set up.
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use lodge_door::Door;
-
 use lodge_telemetry::Lines;
-
-use crate::http::Pages;
-
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    /// TCP; port 0 takes a free one.
-    Tcp(SocketAddr),
-    /// A unix socket, readable by its owner alone.
-    Unix(PathBuf),
-}
-
-/// A certificate and its key, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate and its chain.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
 
 /// What becomes of a client's request for files that it may not reach yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
@@ -42,24 +21,12 @@ pub enum Policy {
 /// How the face is set up.
 #[derive(Debug, Clone)]
 pub struct AhpConfig {
-    /// Where to listen.
-    pub listen: Listen,
-    /// Whether a free port does where the one to listen on is taken.
-    pub any_port: bool,
-    /// Who may come in.
+    /// Who may come in, for those who manage devices.
     pub door: Arc<Door>,
-    /// `Host` names that are accepted besides `localhost` and bare addresses.
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may connect, such as `https://lodge.example`. Pages served by this host always may.
-    pub allowed_origins: Vec<String>,
-    /// What browsers are shown that open the address.
-    pub pages: Option<Pages>,
     /// What tokens cost, by the ids of models, for clients that show it.
     pub pricing: HashMap<String, serde_json::Value>,
     /// Pages of other hosts that the person knows: names and addresses.
     pub other_hosts: Vec<(String, String)>,
-    /// TLS, wanted for anything but loopback.
-    pub tls: Option<TlsFiles>,
     /// Directories whose files clients may read and write, besides those of sessions.
     pub roots: Vec<PathBuf>,
     /// What becomes of requests for more.
@@ -75,18 +42,12 @@ pub struct AhpConfig {
 }
 
 impl AhpConfig {
-    /// Loopback, any free port, with this token.
-    pub fn loopback(token: impl Into<Arc<str>>) -> Self {
+    /// Behind this door, with nothing else said.
+    pub fn new(door: Arc<Door>) -> Self {
         Self {
-            listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-            any_port: false,
-            door: Arc::new(Door::with_token(token)),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            pages: None,
+            door,
             pricing: HashMap::new(),
             other_hosts: Vec::new(),
-            tls: None,
             roots: Vec::new(),
             resources: Policy::Ask,
             default_directory: None,

@@ -7,6 +7,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use lodge_door::Admission;
+use lodge_http::Socket;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -33,7 +34,6 @@ use crate::{
     relay,
     rpc::{self, Incoming, RpcError, code},
     state::{Closing, Conn, Queued},
-    upgrade::Socket,
     version::Dialect,
 };
 

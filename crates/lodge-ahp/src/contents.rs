@@ -176,7 +176,7 @@ impl std::fmt::Debug for LargeAnswer {
 
 #[cfg(test)]
 mod tests {
-    use lodge_files::{Files, Root};
+    use lodge_files::{Reach, Root};
 
     use super::*;
 
@@ -197,7 +197,11 @@ mod tests {
     async fn text_and_bytes_are_read_whole_wherever_pieces_end() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let (files, file) = (Files::new(vec![Root::whole(&root)]), root.join("file"));
+        let reach = Reach {
+            roots: vec![Root::whole(&root)],
+            ..Reach::default()
+        };
+        let (files, file) = (reach.files(), root.join("file"));
         let long: String = "ä😀\"\\\n\u{1}x".chars().cycle().take(200_000).collect();
         let check = async |bytes: &[u8], wanted, encoding, expected: &str| {
             std::fs::write(&file, bytes).unwrap();

@@ -1,7 +1,8 @@
 //! The Agent Host Protocol face: sessions as synchronised state for any number of clients, over WebSocket.
 //!
 //! This room knows AHP: its dialects, channels, actions and replay, and how session events become actions. It may not know
-//! the SDK's JSON-RPC, models, or how an agent works; sessions are the host's, and what they did is in their logs.
+//! the SDK's JSON-RPC, models, how an agent works, or how a client connects: it is given WebSockets of clients that were let in.
+//! Sessions are the host's, and what they did is in their logs.
 //!
 //! Inside, everything is protocol 1.0.0, held in the official types and advanced by the official reducers, the same that
 //! clients run. [`projection`] turns events into actions. The state applies, numbers and fans them out. Older dialects are
@@ -11,7 +12,6 @@ mod access;
 mod actions;
 mod annotations;
 mod attachments;
-mod auth;
 mod automations;
 mod changesets;
 mod chats;
@@ -21,15 +21,11 @@ mod contents;
 mod customizations;
 mod dialect;
 mod face;
-mod health;
-mod http;
-mod listener;
+mod list;
 mod load;
-mod local;
 pub mod methods;
 mod migrate;
 pub mod projection;
-mod push;
 mod reading;
 mod relay;
 pub mod rpc;
@@ -39,15 +35,11 @@ mod state;
 mod talk;
 mod telemetry;
 mod terminals;
-mod tls;
 mod tool_content;
-mod upgrade;
 pub mod uri;
 pub mod version;
 mod watch;
 pub mod wire;
 
-pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
-pub use http::Pages;
-pub use server::{Links, ServeError, Server, serve};
-pub use tls::TlsError;
+pub use config::{AhpConfig, Limits, Policy};
+pub use server::Ahp;

@@ -78,6 +78,13 @@ pub fn ok(result: impl serde::Serialize) -> RpcResult {
     to_raw_value(&result).map_err(RpcError::internal)
 }
 
+/// The result `{}`.
+pub fn empty() -> RpcResult {
+    #[derive(serde::Serialize)]
+    struct Empty {}
+    ok(Empty {})
+}
+
 /// The result `null`.
 pub fn null() -> RpcResult {
     ok(())

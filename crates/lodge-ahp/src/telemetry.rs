@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use ahp_types::state::TelemetryCapabilities;
 use lodge_events::Event;
 use lodge_telemetry::{
     METRICS, Notes, Secrets, TRACES, Taken,
@@ -68,8 +69,12 @@ fn level_of(name: &str) -> Option<u8> {
 }
 
 /// What `initialize` says about it.
-pub(crate) fn capabilities() -> Value {
-    json!({ "logs": "ahp-otlp:/logs/{level}", "traces": "ahp-otlp:/traces", "metrics": "ahp-otlp:/metrics" })
+pub(crate) fn capabilities() -> TelemetryCapabilities {
+    TelemetryCapabilities {
+        logs: Some("ahp-otlp:/logs/{level}".to_owned()),
+        traces: Some("ahp-otlp:/traces".to_owned()),
+        metrics: Some("ahp-otlp:/metrics".to_owned()),
+    }
 }
 
 /// What is noted while somebody listens.

@@ -148,7 +148,7 @@ fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, tree:
         let Some(face) = face.upgrade() else {
             return ControlFlow::Break(());
         };
-        if granted.is_some_and(|granted| !face.reaches(&granted.client, &granted.path)) {
+        if granted.is_some_and(|granted| !face.files(&granted.client).files().allows(&granted.path, false)) {
             face.close_watch(channel);
             return ControlFlow::Break(());
         }

@@ -2,20 +2,13 @@
 
 use std::{collections::BTreeSet, io, path::PathBuf};
 
-use crate::{FileError, Files};
-
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 
-impl Files {
-    /// Does something to files that a client may reach.
-    pub async fn run<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
-    ) -> Result<T, FileError> {
-        run_blocking(move || work(&self)).await?
-    }
+/// Where a path leads, without links.
+pub async fn real_path(path: PathBuf) -> io::Result<PathBuf> {
+    run_blocking(move || path.canonicalize()).await?
 }
 
 /// Whether there is something at a path. What cannot be looked at counts as there.

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Root, blocking::run_blocking, replace, settled, uri};
+use crate::{Root, replace, settled, uri};
 
 /// Beyond this the oldest question is forgotten.
 const MOST: usize = 500;
@@ -136,14 +136,10 @@ impl Grants {
                 read: grant.read,
                 write: grant.write,
                 exact: true,
+                project: false,
             })
         });
         roots.collect()
-    }
-
-    /// [`Grants::roots`] for where others wait for the thread.
-    pub async fn roots_beside(self, client: String) -> Vec<Root> {
-        run_blocking(move || self.roots(&client)).await.unwrap_or_default()
     }
 }
 

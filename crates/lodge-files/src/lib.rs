@@ -5,7 +5,6 @@
 
 mod beneath;
 mod blocking;
-mod counter;
 mod grants;
 mod names;
 mod private_files;
@@ -15,11 +14,10 @@ pub mod uri;
 mod watch;
 
 pub use beneath::{Links, open_beneath};
-pub use blocking::{exists, has_exactly, holds, is_directory, short_text};
-pub use counter::Counter;
+pub use blocking::{exists, has_exactly, holds, is_directory, real_path, short_text};
 pub use grants::{Grant, Grants};
 pub use names::{Completions, Found, Indexes, Mention, Symbol, Symbols, mention};
 pub use private_files::{Overflow, Scratch, private_directory, read_if_there, stamp};
-pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Root, Write, etag, settled};
+pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Reach, Root, Write, etag, settled};
 pub use replace::replace;
 pub use watch::{Change, Changes, Filter, Tree};

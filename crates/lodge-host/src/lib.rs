@@ -2,6 +2,7 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod access;
 mod annotations;
 mod automations;
 mod available;
@@ -13,6 +14,7 @@ mod client_storage;
 mod commands;
 mod config;
 mod connections;
+mod counter;
 mod custom;
 mod customization_watch;
 mod decisions;
@@ -28,6 +30,7 @@ mod metrics;
 mod migrate;
 mod other_hosts;
 mod plugins;
+mod push;
 mod question_form;
 mod readiness;
 mod registers;
@@ -42,6 +45,7 @@ mod trust;
 mod worktree;
 mod written_messages;
 
+pub use access::Access;
 pub use annotations::{Annotation, AnnotationEntry};
 pub use automations::{
     Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,
@@ -56,6 +60,7 @@ pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, s
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
+pub use counter::Counter;
 pub use customization_watch::Watched;
 pub use decisions::{Decision, Decisions, disabled_skills, server_key, server_of, skill_key};
 pub use export::{Export, Format};
@@ -67,6 +72,7 @@ pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use other_hosts::{Described, GivenUp};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
+pub use push::{PushKeys, PushSubscription, PushSubscriptions};
 pub use question_form::{answer_of_form, question_form};
 pub use readiness::HomeUse;
 pub use registers::RegisterError;

@@ -136,11 +136,11 @@ impl Guests {
 
     /// Serves clients of other hosts of the fleet. Apps, editors and commands were checked there; AHP clients are checked here, too.
     #[cfg(feature = "fleet")]
-    pub(crate) fn serving(self: Arc<Self>, ahp: lodge_ahp::Links) -> impl Fn(Wire, UnixStream, &str) {
+    pub(crate) fn serving(self: Arc<Self>, ahp: lodge_ahp::Ahp) -> impl Fn(Wire, UnixStream, &str) {
         move |wire, stream, from| {
             let this = self.clone();
             match wire {
-                Wire::Ahp => drop(tokio::spawn(ahp.serve(stream, from.to_owned()))),
+                Wire::Ahp => drop(tokio::spawn(ahp.serve_link(stream, from.to_owned()))),
                 Wire::Sdk => drop(tokio::spawn(async move {
                     let (host, options) = (this.host.clone(), ServerOptions::default());
                     this.sdks.serve_guest(host, options, stream, Admission::owner()).await;

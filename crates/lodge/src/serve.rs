@@ -10,11 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
+use lodge_ahp::{Ahp, AhpConfig};
 use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use lodge_door::{Door, LocalListener};
 use lodge_events::AbortReason;
 use lodge_host::{Host, Keeper, LogError, SyncPolicy};
+use lodge_http::{HttpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
 use tokio::net::TcpListener;
@@ -248,11 +249,6 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     };
     let vscode = directories(&settings.vscode);
     let config = AhpConfig {
-        listen,
-        any_port: ends == Ends::WhenUnneeded,
-        tls,
-        allowed_origins: args.allow_origin.clone(),
-        allowed_hosts: args.allow_host.clone(),
         roots: directory
             .clone()
             .into_iter()
@@ -261,17 +257,27 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         resources: settings.resources,
         default_directory: directory,
         lines: crate::logging::LINES.clone(),
-        door: door.clone(),
-        pages: Some(Pages::new(lodge_web::serve)),
         pricing,
         // Links for people; a broken list of them keeps no host from starting.
         other_hosts: remote::pages(home).unwrap_or_else(|error| {
             tracing::warn!("{}", crate::describe(&error));
             Vec::new()
         }),
-        ..AhpConfig::loopback("")
+        ..AhpConfig::new(door.clone())
     };
-    let ahp = lodge_ahp::serve(host.clone(), config)
+    let ahp = Ahp::open(host.clone(), config)
+        .await
+        .context("The files of the AHP face cannot be opened")?;
+    let config = HttpConfig {
+        listen,
+        any_port: ends == Ends::WhenUnneeded,
+        tls,
+        allowed_origins: args.allow_origin.clone(),
+        allowed_hosts: args.allow_host.clone(),
+        pages: Some(Pages::new(lodge_web::serve)),
+        ..HttpConfig::loopback(door.clone())
+    };
+    let http = lodge_http::serve(host.clone(), config, ahp.clone())
         .await
         .map_err(|error| match error {
             ServeError::Io { what, error }
@@ -281,7 +287,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
             }
             error => error.into(),
         })?;
-    let place = match (ahp.local_addr(), ahp.socket()) {
+    let place = match (http.local_addr(), http.socket()) {
         (Some(address), _) => format!("{}://{address}/", if secure { "wss" } else { "ws" }),
         (None, Some(path)) => format!("unix:{}", path.display()),
         (None, None) => String::new(),
@@ -301,7 +307,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         join_socket: path_of(&join_socket),
     };
     if let Some(socket) = socket {
-        ahp.serve_local(socket);
+        http.serve_local(socket);
     }
     let listed = match &note.socket {
         Some(socket) => vscode::Listed::publish(&vscode, socket)?,
@@ -314,7 +320,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         home.display()
     ));
     print_line(&format!("Model         {}", model_line(&host)));
-    if let Some(address) = ahp.local_addr() {
+    if let Some(address) = http.local_addr() {
         let scheme = if secure { "https" } else { "http" };
         print_line(&format!(
             "Page          {scheme}://{address}/ (pair a browser with: lodge pair)"
@@ -348,7 +354,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     });
     #[cfg(feature = "fleet")]
     if let Some(member) = &member {
-        member.serve(guests.clone().serving(ahp.links()));
+        member.serve(guests.clone().serving(ahp.clone()));
     }
     let local = async {
         match sdk_socket {
@@ -379,6 +385,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     if let Err(error) = found.stopping() {
         tracing::warn!(%error, "cannot record that this host is stopping, so a client may start it again");
     }
+    http.shutdown().await;
     ahp.shutdown().await;
     host.shutdown_because(reason).await;
     #[cfg(feature = "fleet")]

@@ -1,6 +1,6 @@
 //! Accepts an action or refuses it. What has to happen before is done first, and the log has what must not be lost.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::{StateAction, state::MessageKind};
 use lodge_host::AnsweredBy;
@@ -15,6 +15,7 @@ use super::{
     keep::keep,
     plan::{After, Before, NoChange, Plan},
     queue::change_queue,
+    refusal::{DirectoryRefusal, TurnRefusal},
     rules::{check, parse},
 };
 use crate::{
@@ -62,6 +63,7 @@ pub(super) struct Asked<'a> {
     pub(super) action: &'a Value,
     pub(super) raw: &'a RawValue,
     pub(super) origin: &'a Origin,
+    pub(super) added: Option<Result<PathBuf, DirectoryRefusal>>,
 }
 
 impl Asked<'_> {
@@ -95,7 +97,7 @@ impl Asked<'_> {
                 Verdict::Agent {
                     action: ForAgent::Rest(_),
                     ..
-                } if rested => Err("the turn does not end; try again".to_owned()),
+                } if rested => Err(TurnRefusal::Unending.into()),
                 Verdict::Agent { chat, agent, action } => {
                     rested = matches!(action, ForAgent::Rest(_));
                     let done = face.has_done(&chat, &agent, &action).await;
@@ -104,10 +106,10 @@ impl Asked<'_> {
                     }
                     done
                 }
-                Verdict::Missing(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
+                Verdict::Missing(Missing::Session(_)) if opened => Err(Refusal::Ended),
                 Verdict::Missing(Missing::Session(chat)) => {
                     opened = true;
-                    face.materialise_chat(&chat).await.map_err(|error| error.to_string())
+                    face.materialise_chat(&chat).await.map_err(Refusal::from)
                 }
                 Verdict::Missing(Missing::Settings {
                     settings,
@@ -134,8 +136,7 @@ impl Asked<'_> {
 
 async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
     for (session, setting) in settings {
-        let changed = setting.apply(&face.host, &session).await;
-        changed.map_err(|error| error.to_string())?;
+        setting.apply(&face.host, &session).await?;
     }
     Ok(())
 }
@@ -149,6 +150,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         action,
         raw,
         origin,
+        ref added,
     } = *request;
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
@@ -191,6 +193,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         peer,
         channel: channel.clone(),
         speaker: MessageKind::User,
+        added: added.clone(),
     };
     let checked = parse(inner, &channel, action.clone(), kind).and_then(|mut action| {
         let plan = check(inner, &dispatch, &mut action)?;
@@ -313,8 +316,7 @@ fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result
         } = &mut effect
         {
             who.clone_from(by);
-            let answered = agent.answer_open(request_id, (**answer).clone(), by.clone());
-            if answered.map_err(|error| error.to_string())? {
+            if agent.answer_open(request_id, (**answer).clone(), by.clone())? {
                 continue;
             }
         }

@@ -45,7 +45,7 @@ impl Face {
             ForAgent::Resume(_) => agent.resume_failed().await,
             ForAgent::Truncate(before) => agent.truncate(*before).await.map(|_| true),
         };
-        let done = done.map_err(|error| error.to_string());
+        let done = done.map_err(Refusal::from);
         let shown = self.inner.lock().talk_of(chat).map(|(_, talk)| talk.shown.clone());
         if let Some(shown) = shown {
             shown.caught_up().await;

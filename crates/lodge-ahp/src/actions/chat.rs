@@ -13,31 +13,22 @@ use lodge_events::{LodgeChats, Timestamp};
 use lodge_host::{AgentError, Delivery, Session};
 
 use super::{
-    Dispatch, Refusal,
+    Dispatch, Refusal, TurnRefusal,
     plan::{After, Before, NoChange, Plan, QueueAction},
 };
 use crate::{
     face::Inner,
     load::UNTITLED,
-    state::{ChatEntry, ChatStore, Uri, chat::StoredTurn},
+    state::{ChatStore, Uri, chat::StoredTurn},
     talk::{Effect, ForAgent, Setting},
 };
 
-fn store<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
-    inner
-        .core
-        .chats
-        .get(&dispatch.channel)
-        .map(ChatEntry::store)
-        .ok_or_else(|| "there is no such chat".to_owned())
-}
-
 /// The chat, if a person may write in it.
 fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
-    let store = store(inner, dispatch)?;
+    let store = dispatch.chat(inner)?;
     match store.head().interactivity {
         None | Some(ChatInteractivity::Full) => Ok(store),
-        Some(_) => Err("a sub-agent's chat can only be read".to_owned()),
+        Some(_) => Err(TurnRefusal::ReadOnly.into()),
     }
 }
 
@@ -45,9 +36,9 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
 /// agent it names is known when it is sent; if not, the turn fails and says so.
 fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != dispatch.speaker {
-        return Err("clients act for people: the message's origin must be \"user\"".to_owned());
+        return Err(TurnRefusal::Origin.into());
     }
-    inner.core.pin_chats(message)
+    Ok(inner.core.pin_chats(message)?)
 }
 
 fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
@@ -65,16 +56,16 @@ pub(super) fn turn_started(
         .session_of(&dispatch.channel)
         .and_then(|uri| inner.core.sessions.get(&uri));
     if session.is_none_or(|session| session.state.lifecycle != SessionLifecycle::Ready) {
-        return Err("the session is not ready".to_owned());
+        return Err(TurnRefusal::NotReady.into());
     }
     if store.head().active_turn.is_some() {
-        return Err("a turn is running; queue the message, or steer with it".to_owned());
+        return Err(TurnRefusal::Busy.into());
     }
     if action.turn_id.is_empty() || knows_turn(store.head(), store.turns(), &action.turn_id) {
-        return Err("a turn needs an id of its own".to_owned());
+        return Err(TurnRefusal::TurnId.into());
     }
     if action.started_at.parse::<Timestamp>().is_err() {
-        return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
+        return Err(TurnRefusal::StartedAt.into());
     }
     sendable(inner, dispatch, &mut action.message)?;
     // A message that a killed host left waiting, and that its client sends again.
@@ -87,7 +78,7 @@ pub(super) fn turn_started(
         && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
         && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
     {
-        return Err("there is no such queued message".to_owned());
+        return Err(TurnRefusal::NotQueued.into());
     }
     let send = inner
         .core
@@ -111,7 +102,7 @@ pub(super) fn turn_cancelled(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     if store.active(&action.turn_id).is_none() {
-        return Err("no such turn is running".to_owned());
+        return Err(TurnRefusal::NotRunning.into());
     }
     Ok(Plan::agent(ForAgent::Cancel(action.turn_id.clone())))
 }
@@ -123,11 +114,13 @@ pub(super) fn turn_resumed(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     if store.head().active_turn.is_some() {
-        return Err("a turn is running".to_owned());
+        return Err(TurnRefusal::StillRunning.into());
     }
-    let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    if !talk.is_some_and(|talk| talk.projector().can_resume(&action.turn_id)) {
-        return Err("only the last turn can be resumed, and only if its error says so".to_owned());
+    if !dispatch
+        .talk(inner)
+        .is_some_and(|talk| talk.projector().can_resume(&action.turn_id))
+    {
+        return Err(TurnRefusal::NotResumable.into());
     }
     Ok(Plan::agent(ForAgent::Resume(action.turn_id.clone())))
 }
@@ -137,7 +130,7 @@ pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTru
     let running = store.head().active_turn.is_some();
     let cut = match &action.turn_id {
         Some(turn) => {
-            let at = store.position(turn).ok_or_else(|| "there is no such turn".to_owned())?;
+            let at = store.position(turn).ok_or(TurnRefusal::NoTurn)?;
             store.turns().len() - at - 1
         }
         None => store.turns().len(),
@@ -148,14 +141,12 @@ pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTru
     if let Some(turn) = &store.head().active_turn {
         return Ok(Plan::agent(ForAgent::Rest(turn.id.clone())));
     }
-    let (_, talk) = inner
-        .talk_of(&dispatch.channel)
-        .ok_or_else(|| "there is no such chat".to_owned())?;
+    let talk = dispatch.talk(inner).ok_or(Refusal::NoChat)?;
     let plan = match talk.projector().first_event_after(action.turn_id.as_deref()) {
         Some(Some(before)) => Plan::agent(ForAgent::Truncate(before)),
         // What the log does not have is not shown.
         Some(None) => Plan::nothing(NoChange::Echo),
-        None => return Err("the log does not tell where that turn ends".to_owned()),
+        None => return Err(TurnRefusal::EndUnknown.into()),
     };
     let before = action.turn_id.clone().map(Before::LoadTurns).into_iter().collect();
     Ok(Plan { before, ..plan })
@@ -178,14 +169,14 @@ pub(super) fn pending_set(
     let head = store.head();
     sendable(inner, dispatch, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
-        return Err("a message needs an id of its own".to_owned());
+        return Err(TurnRefusal::MessageId.into());
     }
     let other = match action.kind {
         PendingMessageKind::Steering => PendingMessageKind::Queued,
         PendingMessageKind::Queued => PendingMessageKind::Steering,
     };
     if find_pending(head, other, &action.id).is_some() {
-        return Err("a message with this id waits for something else; remove it first".to_owned());
+        return Err(TurnRefusal::WaitsElsewhere.into());
     }
     let (id, message) = (action.id.clone(), action.message.clone());
     match action.kind {
@@ -198,7 +189,7 @@ pub(super) fn pending_set(
             // Without a turn it waits for the next one, and can be replaced.
             let is_early = head.active_turn.is_none();
             if !is_early && known.is_some_and(|known| known.id == id) {
-                return Err("the agent already has this message".to_owned());
+                return Err(TurnRefusal::Taken.into());
             }
             let replaces = known.filter(|known| is_early && known.id != id);
             let send = inner.core.for_agent(id, message, Delivery::Immediate);
@@ -217,11 +208,11 @@ pub(super) fn pending_removed(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     if find_pending(store.head(), action.kind, &action.id).is_none() {
-        return Err("there is no such queued message".to_owned());
+        return Err(TurnRefusal::NotQueued.into());
     }
     let early = store.head().active_turn.is_none();
     match action.kind {
-        PendingMessageKind::Steering if !early => Err("the agent already has this message".to_owned()),
+        PendingMessageKind::Steering if !early => Err(TurnRefusal::Taken.into()),
         _ => Ok(Plan::queue(QueueAction::Remove(action.id.clone()))),
     }
 }
@@ -261,7 +252,7 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
         .as_ref()
         .is_some_and(|draft| draft.origin.kind != MessageKind::User)
     {
-        return Err("clients write for people: the draft's origin must be \"user\"".to_owned());
+        return Err(TurnRefusal::DraftOrigin.into());
     }
     if store.head().draft == action.draft {
         return Ok(Plan::nothing(NoChange::Echo));

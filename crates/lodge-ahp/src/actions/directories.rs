@@ -12,10 +12,12 @@ use ahp_types::{
     state::SessionState,
 };
 use lodge_events::LodgeDirectories;
+use serde_json::Value;
 
 use super::{
     Dispatch, Refusal,
     plan::{After, NoChange, Plan},
+    refusal::DirectoryRefusal,
 };
 use crate::{
     chats::addresses,
@@ -34,18 +36,28 @@ pub(crate) fn is_same(a: &str, b: &str) -> bool {
 }
 
 /// The directory of this host at an address.
-pub(crate) fn existing(directory: &str) -> Result<PathBuf, Refusal> {
-    let path = uri::path(directory).ok_or_else(|| format!("{directory} is not a directory of this host"))?;
-    match path.is_dir() {
-        true => Ok(path),
-        false => Err(format!("{directory} is not a directory that exists")),
+pub(crate) async fn existing(directory: &str) -> Result<PathBuf, DirectoryRefusal> {
+    let path = uri::path(directory).ok_or_else(|| DirectoryRefusal::Elsewhere(directory.to_owned()))?;
+    match lodge_files::is_directory(path.clone()).await {
+        Ok(true) => Ok(path),
+        _ => Err(DirectoryRefusal::NotThere(directory.to_owned())),
     }
+}
+
+/// The directory that an action adds to a session, looked up before anybody is kept waiting for it.
+pub(super) async fn added(action: &Value) -> Option<Result<PathBuf, DirectoryRefusal>> {
+    let field = match action.get("type")?.as_str()? {
+        "session/workingDirectorySet" => "directory",
+        "session/workingDirectoryReplaced" => "replacement",
+        _ => return None,
+    };
+    Some(existing(action.get(field)?.as_str()?).await)
 }
 
 /// What an action about the directories of a session does.
 pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
     let entry = inner.core.sessions.get(&dispatch.channel);
-    let entry = entry.ok_or("there is no such session")?;
+    let entry = entry.ok_or(Refusal::NoSession)?;
     let all = known(&entry.state);
     let (out, mut into) = match action {
         StateAction::SessionWorkingDirectorySet(set) => (None, Some(&mut set.directory)),
@@ -53,28 +65,28 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         StateAction::SessionWorkingDirectoryReplaced(replaced) => {
             (Some(&mut replaced.directory), Some(&mut replaced.replacement))
         }
-        _ => return Err("clients cannot dispatch this for a session".to_owned()),
+        _ => return Err(Refusal::NotFor("a session")),
     };
     let mut gone = None;
     if let Some(out) = out {
         match all.iter().position(|known| is_same(known, out)) {
             None => return Ok(Plan::nothing(NoChange::Echo)),
-            Some(0) => return Err("a session stays in the directory that it works in".to_owned()),
+            Some(0) => return Err(DirectoryRefusal::SessionStays.into()),
             Some(at) => out.clone_from(&all[at]),
         }
         if works_in(inner, &dispatch.channel, out) {
-            return Err("a chat of the session works in this directory".to_owned());
+            return Err(DirectoryRefusal::InUse.into());
         }
         gone = Some(out.clone());
     }
     if let Some(into) = into.as_deref_mut() {
-        let path = existing(into)?;
+        let path = dispatch.added.clone().ok_or(DirectoryRefusal::Unnamed)??;
         let known = all.iter().find(|known| is_same(known, into));
         let is_there = known.is_some();
         *into = known.map_or_else(|| uri::file(path.components().collect::<PathBuf>()), String::clone);
         match &gone {
             None if !is_there && all.len() >= MOST_DIRECTORIES => {
-                return Err(format!("a session has at most {MOST_DIRECTORIES} directories"));
+                return Err(DirectoryRefusal::TooMany.into());
             }
             None if is_there => return Ok(Plan::nothing(NoChange::Echo)),
             Some(gone) if is_same(gone, into) => return Ok(Plan::nothing(NoChange::Echo)),
@@ -105,19 +117,17 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
     let all = session.map(|session| known(&session.state)).unwrap_or_default();
     let head = inner.core.chats.get(&dispatch.channel).map(|chat| chat.store().head());
     let head = head.filter(|_| inner.talks.contains_key(&dispatch.channel));
-    let own = &head
-        .ok_or("a sub-agent works where its agent does")?
-        .working_directories;
+    let own = &head.ok_or(DirectoryRefusal::OfSubAgent)?.working_directories;
     let chosen = match action {
         StateAction::ChatWorkingDirectorySet(set) => {
             let known = all.iter().find(|known| is_same(known, &set.directory));
-            let known = known.ok_or("this is not a working directory of the session")?;
+            let known = known.ok_or(DirectoryRefusal::NotOfSession)?;
             set.directory.clone_from(known);
             match own {
                 Some(own) if own.contains(known) => return Ok(Plan::nothing(NoChange::Echo)),
                 // What it had was all; from now on it is what it names, and it cannot be without its own.
                 None if all.first() != Some(known) => {
-                    return Err("name the directory that the chat works in first".to_owned());
+                    return Err(DirectoryRefusal::OwnFirst.into());
                 }
                 _ => after(own.as_deref().unwrap_or_default(), None, Some(known)),
             }
@@ -127,7 +137,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
             let at = own.clone().position(|known| is_same(known, &removed.directory));
             match at {
                 None => return Ok(Plan::nothing(NoChange::Echo)),
-                Some(0) => return Err("a chat stays in the directory that it works in".to_owned()),
+                Some(0) => return Err(DirectoryRefusal::ChatStays.into()),
                 Some(_) => {
                     let mut named = own.clone();
                     let known = named.find(|known| is_same(known, &removed.directory));
@@ -137,7 +147,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
                 }
             }
         }
-        _ => return Err("clients cannot dispatch this for a chat".to_owned()),
+        _ => return Err(Refusal::NotFor("a chat")),
     };
     let setting = Setting::Directories(directories(all, Some(&chosen)));
     Ok(Plan::effect(Effect::Change(setting)).then(After::Directories(None)))

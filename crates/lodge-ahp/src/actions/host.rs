@@ -7,7 +7,7 @@ use ahp_types::{
 use lodge_events::Timestamp;
 use tokio::sync::oneshot;
 
-use super::{Dispatch, Refusal, chat};
+use super::{Dispatch, Refusal, TurnRefusal, chat};
 use crate::{
     face::{Face, Inner},
     projection::timestamp,
@@ -55,9 +55,10 @@ fn accept(
         peer: &peer,
         channel: chat.clone(),
         speaker,
+        added: None,
     };
     let plan = chat::turn_started(&inner, &dispatch, action)?;
-    let change = plan.queue.ok_or("the message is empty")?;
+    let change = plan.queue.ok_or(TurnRefusal::Empty)?;
     let (told, heard) = oneshot::channel();
     if let Some((talk, event)) = inner.change_queue(chat, change)? {
         talk.causes.insert(event, Cause { dispatched: None, told });

@@ -11,7 +11,7 @@ use ahp_types::{
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, UserInputAnswer};
 use serde_json::Value;
 
-use super::{Dispatch, Refusal, plan::Plan};
+use super::{Dispatch, Refusal, plan::Plan, refusal::AnswerRefusal};
 use crate::{
     face::Inner,
     projection::{Question, number_value, one_answer},
@@ -20,24 +20,13 @@ use crate::{
 
 /// The open question of this id in the running turn.
 fn open<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, id: &str) -> Result<&'a ChatInputRequest, Refusal> {
-    let chat = inner
-        .core
-        .chats
-        .get(&dispatch.channel)
-        .ok_or_else(|| "there is no such chat".to_owned())?;
-    let parts = chat
-        .store()
-        .head()
-        .active_turn
-        .iter()
-        .flat_map(|turn| &turn.response_parts);
+    let active = dispatch.chat(inner)?.head().active_turn.iter();
+    let parts = active.flat_map(|turn| &turn.response_parts);
     let mut found = parts.filter_map(|part| match part {
         ResponsePart::InputRequest(input) if input.response.is_none() && input.request.id == id => Some(&input.request),
         _ => None,
     });
-    found
-        .next_back()
-        .ok_or_else(|| "there is no such open question".to_owned())
+    found.next_back().ok_or(AnswerRefusal::NoQuestion.into())
 }
 
 fn parts_of(question: &ChatInputQuestion) -> Option<(&str, bool)> {
@@ -123,8 +112,8 @@ fn question_of<'a>(request: &'a ChatInputRequest, id: &str) -> Option<&'a ChatIn
 fn check_answers(request: &ChatInputRequest, answers: &HashMap<String, ChatInputAnswer>) -> Result<(), Refusal> {
     for (id, answer) in answers {
         match question_of(request, id).map(|question| said(question, answer)) {
-            None => return Err(format!("there is no question {id:?}")),
-            Some(None) => return Err(format!("the answer to {id:?} has the wrong type")),
+            None => return Err(AnswerRefusal::Unknown(id.clone()).into()),
+            Some(None) => return Err(AnswerRefusal::WrongType(id.clone()).into()),
             Some(Some(_)) => {}
         }
     }
@@ -166,12 +155,13 @@ pub(super) fn completed(
             .filter_map(parts_of)
             .find(|(id, must)| *must && !given(id));
         if let Some((id, _)) = missing {
-            return Err(format!("{id:?} must be answered"));
+            return Err(AnswerRefusal::Required(id.to_owned()).into());
         }
     }
-    let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    let asked = talk.and_then(|talk| talk.projector().question(&action.request_id));
-    let (request_id, question) = asked.ok_or_else(|| "the agent no longer waits for this".to_owned())?;
+    let asked = dispatch
+        .talk(inner)
+        .and_then(|talk| talk.projector().question(&action.request_id));
+    let (request_id, question) = asked.ok_or(AnswerRefusal::Over)?;
     let answer = match question {
         Question::UserInput => {
             let (answer, was_freeform) = match (accepted, one_answer(&answers)) {
@@ -216,7 +206,7 @@ pub(super) fn completed(
             })
         }
         Question::Permission { .. } | Question::Tool { .. } | Question::SignIn { .. } => {
-            return Err("this is not a question to a person".to_owned());
+            return Err(AnswerRefusal::NotForPeople.into());
         }
     };
     Ok(Plan::effect(Effect::answer(request_id, answer)))

@@ -46,7 +46,7 @@ pub(super) fn keep(
         StateAction::ChatDraftChanged(changed) => marks.set_draft(id, changed.draft.as_ref().map(kept_message)),
         _ => Ok(()),
     };
-    kept.map_err(|error| format!("cannot save it: {error}"))
+    Ok(kept?)
 }
 
 /// Keeps what somebody at a session decided about a thing: for it alone in its log, for more with the host.
@@ -71,14 +71,12 @@ fn decide(
     };
     let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
     let place = place.and_then(|place| crate::uri::path(place));
-    let refused = |error: &dyn std::fmt::Display| format!("cannot save it: {error}");
     if let Some(agent) = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent()) {
-        agent.set_switches(switches.clone()).map_err(|error| refused(&error))?;
+        agent.set_switches(switches.clone()).map_err(Refusal::Unrecorded)?;
     }
-    let decided = face.host.decisions().decide(key, |decision| {
+    face.host.decisions().decide(key, |decision| {
         crate::customizations::decided(decision, said, place.as_deref());
-    });
-    decided.map_err(|error| refused(&error))?;
+    })?;
     entry.decisions = switches;
     Ok(())
 }

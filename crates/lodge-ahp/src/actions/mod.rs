@@ -11,6 +11,7 @@ mod input;
 mod keep;
 mod plan;
 mod queue;
+mod refusal;
 mod roles;
 mod rules;
 mod service;
@@ -18,17 +19,18 @@ mod session;
 mod settings;
 mod tools;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::state::MessageKind;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use self::accept::Asked;
+use self::{accept::Asked, refusal::DirectoryRefusal};
 pub(crate) use self::{
     chat::{further, list_chats, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, is_same},
     host::{begin, begin_automation, cancel_automation},
+    refusal::{Refusal, TurnRefusal},
     rules::fill_lists,
     session::title,
     settings::shown as shown_settings,
@@ -37,15 +39,13 @@ pub(crate) use self::{
 use crate::{
     automations,
     dialect::seed,
-    face::Face,
+    face::{Face, Inner},
     rpc,
-    state::{Conn, Peer, Uri},
+    state::{ChatEntry, ChatStore, Conn, Peer, Uri},
+    talk::Talk,
     version::Dialect,
     wire::Origin,
 };
-
-/// Why an action is not accepted, in words for people.
-pub(crate) type Refusal = String;
 
 /// Who dispatches and where.
 pub(crate) struct Dispatch<'a> {
@@ -54,6 +54,21 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) channel: Uri,
     /// In whose name messages are sent.
     speaker: MessageKind,
+    /// The directory that the action adds to a session.
+    added: Option<Result<PathBuf, DirectoryRefusal>>,
+}
+
+impl Dispatch<'_> {
+    /// The chat that the action is about.
+    fn chat<'a>(&self, inner: &'a Inner) -> Result<&'a ChatStore, Refusal> {
+        let chat = inner.core.chats.get(&self.channel);
+        chat.map(ChatEntry::store).ok_or(Refusal::NoChat)
+    }
+
+    /// The conversation behind that chat.
+    fn talk<'a>(&self, inner: &'a Inner) -> Option<&'a Talk> {
+        inner.talk_of(&self.channel).map(|(_, talk)| talk)
+    }
 }
 
 #[derive(Deserialize)]
@@ -90,10 +105,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     };
     let named = value.get("session").and_then(Value::as_str).map(str::to_owned);
     let respelt = match peer.dialect {
-        Dialect::Modern => params
-            .channel
-            .map(|channel| (channel, value))
-            .ok_or_else(|| "no channel is named".to_owned()),
+        Dialect::Modern => params.channel.map(|channel| (channel, value)).ok_or(Refusal::NoChannel),
         Dialect::Seed => match seed::incoming(&value, &peer.client) {
             Ok(incoming) if incoming.to_chat => {
                 let chat = face.default_chat(&incoming.uri).await;
@@ -103,7 +115,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
                 Ok((ahp_types::ROOT_RESOURCE_URI.to_owned(), Value::Object(incoming.action)))
             }
             Ok(incoming) => Ok((incoming.uri, Value::Object(incoming.action))),
-            Err(reason) => Err(reason),
+            Err(reason) => Err(reason.into()),
         },
     };
     let (channel, action) = match respelt {
@@ -146,6 +158,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         action: &action,
         raw: &params.action,
         origin: &origin,
+        added: directories::added(&action).await,
     };
     request.settle(face).await;
 }

@@ -4,7 +4,7 @@ use lodge_events::Uuid;
 use tokio::sync::oneshot;
 
 use super::{
-    Refusal,
+    Refusal, TurnRefusal,
     accept::{Asked, Verdict},
     plan::QueueAction,
 };
@@ -41,19 +41,19 @@ impl Inner {
         chat: &Uri,
         change: QueueAction,
     ) -> Result<Option<(&mut Talk, Uuid)>, Refusal> {
-        let talk = self.talk_mut(chat).ok_or("there is no such chat")?;
-        let agent = talk.agent().cloned().ok_or("the session is not open; try again")?;
+        let talk = self.talk_mut(chat).ok_or(Refusal::NoChat)?;
+        let agent = talk.agent().cloned().ok_or(Refusal::NotOpen)?;
         let event = match change {
             QueueAction::Begin { send, instead_of } => {
                 if instead_of.as_ref().is_some_and(|id| agent.is_starting_with(id)) {
-                    return Err("the agent already has this message".to_owned());
+                    return Err(TurnRefusal::Taken.into());
                 }
                 let event = talk.accept(&send, true)?;
                 instead_of.iter().for_each(|queued| agent.supersede(queued));
                 event
             }
             QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
-                return Err("the agent already has this message".to_owned());
+                return Err(TurnRefusal::Taken.into());
             }
             QueueAction::Set(send) => talk.accept(&send, false)?,
             QueueAction::Steer { send, replaces } => {
@@ -62,10 +62,10 @@ impl Inner {
                 event
             }
             QueueAction::Remove(id) => {
-                let removed = agent.withdraw(&id).map_err(|error| error.to_string())?;
-                Some(removed.ok_or("the agent already has this message")?)
+                let removed = agent.withdraw(&id)?;
+                Some(removed.ok_or(TurnRefusal::Taken)?)
             }
-            QueueAction::Reorder(order) => Some(agent.reorder(order).map_err(|error| error.to_string())?),
+            QueueAction::Reorder(order) => Some(agent.reorder(order)?),
         };
         Ok(event.map(|event| (talk, event)))
     }

@@ -18,7 +18,7 @@ pub(super) const ANSWERS: [&str; 4] = [
 /// Whether an action may be dispatched by whoever this is.
 pub(super) fn check(admission: &Admission, action: &Value) -> Result<(), Refusal> {
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
-    admission.check(needed(kind, action))
+    admission.check(needed(kind, action)).map_err(Refusal::Role)
 }
 
 fn needed(kind: &str, action: &Value) -> Role {

@@ -44,12 +44,12 @@ pub(super) fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str)
     }
     fill_lists(&mut action);
     match serde_json::from_value::<StateAction>(action) {
-        Ok(StateAction::Unknown(_)) if kind.is_empty() => Err("the action has no type".to_owned()),
-        Ok(StateAction::Unknown(_)) if !is_known(kind) => Err(format!("{kind} is not an action of this host")),
+        Ok(StateAction::Unknown(_)) if kind.is_empty() => Err(Refusal::NoType),
+        Ok(StateAction::Unknown(_)) if !is_known(kind) => Err(Refusal::UnknownAction(kind.to_owned())),
         // Not named: clients of other dialects call it otherwise.
-        Ok(StateAction::Unknown(_)) => Err("a field of the action is missing or has the wrong type".to_owned()),
+        Ok(StateAction::Unknown(_)) => Err(Refusal::WrongField),
         Ok(action) => Ok(action),
-        Err(error) => Err(format!("the action cannot be read: {error}")),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             A::ChatWorkingDirectorySet(_) | A::ChatWorkingDirectoryRemoved(_) => {
                 directories::check_chat(inner, dispatch, action)
             }
-            _ => Err("clients cannot dispatch this for a chat".to_owned()),
+            _ => Err(Refusal::NotFor("a chat")),
         };
     }
     if inner.core.sessions.contains_key(&dispatch.channel) {
@@ -92,7 +92,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     }
     match action {
         A::RootConfigChanged(changed) => settings::check(dispatch.face, inner, changed),
-        _ => Err("clients cannot dispatch this for itself".to_owned()),
+        _ => Err(Refusal::NotFor("itself")),
     }
 }
 

@@ -5,6 +5,7 @@ use ahp_types::{StateAction, state::ChangesetState};
 use super::{
     Dispatch, Refusal,
     plan::{After, NoChange, Plan},
+    refusal::ServiceRefusal,
 };
 use crate::{annotations, changesets::Kind, face::Inner, state::Service, terminals};
 
@@ -34,25 +35,23 @@ pub(super) fn check(
             Ok(Plan::default().then(After::Annotated))
         }
         // What clients of today say there never comes here.
-        Service::Automations(_) | Service::AutomationRun(_) => {
-            Err("this client knows nothing of automations".to_owned())
-        }
-        Service::Telemetry(_) => Err("clients cannot dispatch anything here".to_owned()),
-        Service::Watch(_) => Err("clients cannot dispatch this for a watch".to_owned()),
+        Service::Automations(_) | Service::AutomationRun(_) => Err(ServiceRefusal::NoAutomations.into()),
+        Service::Telemetry(_) => Err(ServiceRefusal::Nothing.into()),
+        Service::Watch(_) => Err(Refusal::NotFor("a watch")),
     }
 }
 
 /// Files can be marked as seen, where that is offered. All else is the host's.
 fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction) -> Result<Plan, Refusal> {
     let StateAction::ChangesetFilesReviewChanged(changed) = action else {
-        return Err("clients cannot dispatch this for changes".to_owned());
+        return Err(Refusal::NotFor("changes"));
     };
     if !Kind::parse(&dispatch.channel).is_some_and(|(_, kind)| kind.is_reviewed()) {
-        return Err("these changes are not reviewed".to_owned());
+        return Err(ServiceRefusal::NotReviewed.into());
     }
     let find = |id: &String| state.files.iter().find(|file| file.id == *id);
     if let Some(unknown) = changed.files.iter().find(|id| find(id).is_none()) {
-        return Err(format!("{unknown} is not among the changes"));
+        return Err(ServiceRefusal::NotChanged(unknown.clone()).into());
     }
     let known = |id: &String| find(id).is_some_and(|file| file.reviewed == Some(changed.reviewed));
     if changed.files.iter().all(known) {

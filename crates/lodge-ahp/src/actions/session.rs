@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{
     Dispatch, Refusal,
     plan::{After, NoChange, Plan},
+    refusal::SessionRefusal,
 };
 use crate::{
     customizations::{self, Wish},
@@ -22,12 +23,12 @@ use crate::{
 };
 
 /// A title longer than this helps nobody.
-const TITLE: usize = 500;
+pub(super) const TITLE: usize = 500;
 
 /// A title that can be one.
 pub(crate) fn title(title: &str) -> Result<&str, Refusal> {
     if title.trim().is_empty() || title.len() > TITLE {
-        return Err(format!("a title has 1 to {TITLE} characters"));
+        return Err(SessionRefusal::Title.into());
     }
     Ok(title)
 }
@@ -35,7 +36,7 @@ pub(crate) fn title(title: &str) -> Result<&str, Refusal> {
 pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
     use StateAction as A;
     let Some(entry) = inner.core.sessions.get(&dispatch.channel) else {
-        return Err("there is no such session".to_owned());
+        return Err(Refusal::NoSession);
     };
     let state = &entry.state;
     match action {
@@ -56,14 +57,14 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 .filter(|_| plan.effects.iter().any(all));
             let live = talk.and_then(|(_, talk)| dispatch.face.host.live(&talk.host_id));
             match live.is_some_and(|session| !session.may_approve_all()) {
-                true => Err("the organisation's policy forbids approving everything without a question".to_owned()),
+                true => Err(SessionRefusal::ForbiddenByPolicy.into()),
                 false => Ok(plan),
             }
         }
         A::SessionActiveClientSet(set) => {
             let client = &mut set.active_client;
             if client.client_id != *dispatch.peer.client {
-                return Err("a client can only speak for itself".to_owned());
+                return Err(SessionRefusal::NotItself.into());
             }
             let known = state
                 .active_clients
@@ -71,7 +72,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 .find(|known| known.client_id == client.client_id);
             if dispatch.peer.dialect == Dialect::Seed {
                 if known.is_none() && !state.active_clients.is_empty() {
-                    return Err("another client is active".to_owned());
+                    return Err(SessionRefusal::OtherActive.into());
                 }
                 // It may change its tools alone; the rest stays.
                 client.display_name = client
@@ -86,13 +87,13 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         }
         A::SessionActiveClientRemoved(removed) => {
             if removed.client_id != *dispatch.peer.client {
-                return Err("a client can only speak for itself".to_owned());
+                return Err(SessionRefusal::NotItself.into());
             }
             let is_active = |known: &SessionActiveClient| known.client_id == removed.client_id;
             if !state.active_clients.iter().any(is_active) {
                 // There it would say that nobody is active.
                 return match dispatch.peer.dialect == Dialect::Seed && !state.active_clients.is_empty() {
-                    true => Err("another client is active".to_owned()),
+                    true => Err(SessionRefusal::OtherActive.into()),
                     false => Ok(Plan::nothing(NoChange::Echo)),
                 };
             }
@@ -109,8 +110,8 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 Dialect::Modern => things.iter().find(named),
                 Dialect::Seed => things.iter().rfind(in_seed),
             };
-            let thing = found.ok_or("this session has no such customization")?;
-            thing.on.ok_or("this cannot be turned off")?;
+            let thing = found.ok_or(SessionRefusal::NoCustomization)?;
+            thing.on.ok_or(SessionRefusal::AlwaysOn)?;
             let place = state.working_directories.as_ref().and_then(|all| all.first());
             let said = customizations::given(std::mem::take(&mut toggled.enablement), place.map(String::as_str))?;
             toggled.id.clone_from(&thing.id);
@@ -119,7 +120,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 return Ok(Plan::nothing(NoChange::Echo));
             }
             if !dispatch.face.host.decisions().has_room(&thing.key) {
-                return Err("too many decisions for other sessions".to_owned());
+                return Err(SessionRefusal::TooManyDecisions.into());
             }
             let decided = After::Decided(thing.key.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
@@ -129,7 +130,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         A::SessionMcpServerBackgroundRequested(wanted) => {
             server(state, entry.announced.is_some(), &wanted.id, Wish::Background)
         }
-        _ => Err("clients cannot dispatch this for a session".to_owned()),
+        _ => Err(Refusal::NotFor("a session")),
     }
 }
 
@@ -138,13 +139,13 @@ fn server(state: &SessionState, begun: bool, id: &str, wish: Wish) -> Result<Pla
     let things = customizations::things(state.customizations.as_deref().unwrap_or_default());
     let thing = things.iter().find(|thing| thing.id == id);
     let Some((thing, now)) = thing.and_then(|thing| Some((thing, thing.server.as_ref()?))) else {
-        return Err("this session has no such MCP server".to_owned());
+        return Err(SessionRefusal::NoServer.into());
     };
     if !begun {
-        return Err("servers start with the first message of a session".to_owned());
+        return Err(SessionRefusal::NotBegun.into());
     }
     match (wish, now) {
-        (Wish::Start, _) if thing.on == Some(false) => return Err("this server is turned off".to_owned()),
+        (Wish::Start, _) if thing.on == Some(false) => return Err(SessionRefusal::ServerOff.into()),
         (Wish::Stop, McpServerState::Stopped(_)) => return Ok(Plan::nothing(NoChange::Echo)),
         (Wish::Background, McpServerState::Starting(starting)) if starting.blocking == Some(true) => {}
         (Wish::Background, _) => return Ok(Plan::nothing(NoChange::Echo)),
@@ -219,7 +220,10 @@ fn setting(
     key: &str,
     value: &Value,
 ) -> Result<Setting, Refusal> {
-    let wrong = || format!("{value} is not a value for {key:?}");
+    let wrong = || {
+        let (key, value) = (key.to_owned(), value.clone());
+        Refusal::from(SessionRefusal::WrongValue { key, value })
+    };
     match key {
         "mode" => value
             .as_str()
@@ -237,10 +241,10 @@ fn setting(
             if known {
                 Ok(Setting::Model(id.to_owned()))
             } else {
-                Err(format!("there is no model {id:?}"))
+                Err(SessionRefusal::NoModel(id.to_owned()).into())
             }
         }
-        "isolation" | "branch" if begun => Err("a session that has begun stays where it works".to_owned()),
+        "isolation" | "branch" if begun => Err(SessionRefusal::Begun.into()),
         "isolation" if branching.is_some() => {
             let isolation = value.as_str().and_then(Isolation::parse).ok_or_else(wrong)?;
             Ok(Setting::Isolation(isolation))
@@ -249,6 +253,6 @@ fn setting(
             .as_str()
             .map(|branch| Setting::Branch(branch.to_owned()))
             .ok_or_else(wrong),
-        _ => Err(format!("{key:?} cannot be changed")),
+        _ => Err(SessionRefusal::Fixed(key.to_owned()).into()),
     }
 }

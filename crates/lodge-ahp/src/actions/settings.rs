@@ -14,7 +14,7 @@ use super::{
 use crate::face::{Face, Inner};
 
 /// Bytes of all settings together, as they are written.
-const ROOM: usize = 256 * 1024;
+pub(super) const ROOM: usize = 256 * 1024;
 
 /// The settings as the root state shows them.
 pub(crate) fn shown(values: JsonObject) -> RootConfigState {
@@ -38,9 +38,9 @@ pub(super) fn check(face: &Face, inner: &Inner, changed: &RootConfigChangedActio
         return Ok(Plan::nothing(NoChange::Echo));
     }
     if serde_json::to_vec(&values).map_or(true, |text| text.len() > ROOM) {
-        return Err(format!("settings may have at most {} KiB", ROOM / 1024));
+        return Err(Refusal::SettingsTooLarge);
     }
     let kept = face.host.set_host_settings(&values);
-    kept.map_err(|error| format!("the settings cannot be saved: {error}"))?;
+    kept.map_err(Refusal::SettingsUnsaved)?;
     Ok(Plan::default())
 }

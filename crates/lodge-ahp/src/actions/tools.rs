@@ -14,7 +14,11 @@ use ahp_types::{
 use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer};
 use serde_json::json;
 
-use super::{Dispatch, Refusal, plan::Plan};
+use super::{
+    Dispatch, Refusal,
+    plan::Plan,
+    refusal::{AnswerRefusal, CallRefusal},
+};
 use crate::{
     face::Inner,
     projection::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, Question},
@@ -23,21 +27,14 @@ use crate::{
 };
 
 fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -> Result<&'a ToolCallState, Refusal> {
-    let chat = inner
-        .core
-        .chats
-        .get(&dispatch.channel)
-        .ok_or_else(|| "there is no such chat".to_owned())?;
-    chat.store()
-        .tool_call(turn, call)
-        .ok_or_else(|| "there is no such tool call in the running turn".to_owned())
+    let call = dispatch.chat(inner)?.tool_call(turn, call);
+    call.ok_or(CallRefusal::NoCall.into())
 }
 
 /// The request that the agent waits on about a tool call.
 fn request<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, about: &str) -> Result<(&'a str, &'a Question), Refusal> {
-    let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    talk.and_then(|talk| talk.projector().question(about))
-        .ok_or_else(|| "the agent no longer waits for this".to_owned())
+    let asked = dispatch.talk(inner).and_then(|talk| talk.projector().question(about));
+    asked.ok_or(AnswerRefusal::Over.into())
 }
 
 pub(super) fn confirmed(
@@ -53,13 +50,13 @@ pub(super) fn confirmed(
     }
     let ToolCallState::PendingConfirmation(pending) = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?
     else {
-        return Err("the tool call does not wait for a confirmation".to_owned());
+        return Err(CallRefusal::NotAsked.into());
     };
     if let Some(chosen) = &action.selected_option_id {
         let option = pending.options.iter().flatten().find(|option| option.id == *chosen);
-        let option = option.ok_or_else(|| "there is no such option".to_owned())?;
+        let option = option.ok_or(CallRefusal::NoOption)?;
         if action.approved != (option.kind == ConfirmationOptionKind::Approve) {
-            return Err("the option contradicts the answer".to_owned());
+            return Err(CallRefusal::Contradiction.into());
         }
     }
     // Said in full, as the log will tell it.
@@ -77,19 +74,15 @@ pub(super) fn confirmed(
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
     let edited = match &action.edited_tool_input {
         Some(input) if action.approved => {
-            let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-            Some(
-                talk.ok_or("there is no such chat")?
-                    .projector()
-                    .edited(&action.tool_call_id, input)?,
-            )
+            let talk = dispatch.talk(inner).ok_or(Refusal::NoChat)?;
+            Some(talk.projector().edited(&action.tool_call_id, input)?)
         }
         _ => None,
     };
     let chosen = action.selected_option_id.as_deref();
     let (for_session, always) = (chosen == Some(ALLOW_SESSION), chosen == Some(ALLOW_ALWAYS));
     if always && edited.is_some() {
-        return Err("what a person edited can be allowed once or for the session, not always".to_owned());
+        return Err(CallRefusal::EditedOnce.into());
     }
     let decision = if !action.approved {
         let suggested = action.user_suggestion.as_ref().map(|message| message.text.clone());
@@ -124,8 +117,8 @@ fn owner(call: &ToolCallState) -> Option<&str> {
 fn must_own(dispatch: &Dispatch<'_>, call: &ToolCallState) -> Result<(), Refusal> {
     match owner(call) {
         Some(client) if client == &*dispatch.peer.client => Ok(()),
-        Some(_) => Err("another client runs this tool".to_owned()),
-        None => Err("the tool call is not one that a client runs now".to_owned()),
+        Some(_) => Err(CallRefusal::OtherClient.into()),
+        None => Err(CallRefusal::NotOfClient.into()),
     }
 }
 
@@ -137,7 +130,7 @@ pub(super) fn complete(
     let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
     if matches!(call, ToolCallState::AuthRequired(_)) {
         if action.result.success {
-            return Err("the tool call waits for somebody to sign in".to_owned());
+            return Err(CallRefusal::WaitsForSignIn.into());
         }
         // Anybody may give it up.
         let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
@@ -145,7 +138,7 @@ pub(super) fn complete(
     }
     must_own(dispatch, call)?;
     if !matches!(call, ToolCallState::Running(_)) {
-        return Err("the tool call does not run".to_owned());
+        return Err(CallRefusal::NotRunning.into());
     }
     if action.requires_result_confirmation == Some(true) {
         return Ok(Plan::default());
@@ -162,7 +155,7 @@ pub(super) fn result_confirmed(
 ) -> Result<Plan, Refusal> {
     let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
     let ToolCallState::PendingResultConfirmation(pending) = call else {
-        return Err("the tool call's result does not wait for a confirmation".to_owned());
+        return Err(CallRefusal::ResultNotAsked.into());
     };
     let result = if action.approved {
         external(&ToolCallResult {
@@ -193,7 +186,7 @@ pub(super) fn content_changed(
     let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
     must_own(dispatch, call)?;
     if !matches!(call, ToolCallState::Running(_)) {
-        return Err("the tool call does not run".to_owned());
+        return Err(CallRefusal::NotRunning.into());
     }
     Ok(Plan::default())
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{CHANNEL, RUN, definition, id_at, reason};
 use crate::{
-    actions::{Refusal, fill_lists},
+    actions::fill_lists,
     face::Face,
     state::{Conn, Peer},
     wire::Origin,
@@ -57,7 +57,7 @@ impl Face {
     }
 
     /// The same definition at the same address is no second automation, and its client hears of the first.
-    async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), Refusal> {
+    async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), String> {
         definition::check_address(&create.resource)?;
         definition::check(&create.definition)?;
         let definition = definition::kept(create.definition)?;
@@ -65,7 +65,7 @@ impl Face {
         self.host.automations().create(id, definition).await.map_err(reason)
     }
 
-    async fn update_automation(&self, update: AutomationUpdateRequestedAction) -> Result<(), Refusal> {
+    async fn update_automation(&self, update: AutomationUpdateRequestedAction) -> Result<(), String> {
         let AutomationUpdateRequestedAction { resource, changes, .. } = update;
         let automations = self.host.automations();
         let updated = automations.update(id_at(&resource), |known| {
@@ -81,7 +81,7 @@ impl Face {
     }
 
     /// Removes an automation and what is known of its runs; their sessions stay. False: there was none.
-    async fn remove_automation(&self, removed: &AutomationRemovedAction, origin: &Origin) -> Result<bool, Refusal> {
+    async fn remove_automation(&self, removed: &AutomationRemovedAction, origin: &Origin) -> Result<bool, String> {
         let id = id_at(&removed.resource);
         self.automations.removing.lock().insert(id.to_owned(), origin.clone());
         let gone = self.host.automations().remove(id).await;
@@ -91,7 +91,7 @@ impl Face {
 }
 
 /// Reads an action. The official type takes a known one with a wrong payload for an unknown one; here is said what is wrong.
-fn read(mut action: Value) -> Result<StateAction, Refusal> {
+fn read(mut action: Value) -> Result<StateAction, String> {
     fill_lists(&mut action);
     let kind = action["type"].as_str().unwrap_or_default().to_owned();
     let wrong = match kind.as_str() {

@@ -119,7 +119,9 @@ impl NewRun {
         let made = face.materialise(&session).await.map_err(|error| error.to_string());
         let message = self.message;
         let begun = match made {
-            Ok(()) => actions::begin_automation(&face, &chat, message).await,
+            Ok(()) => actions::begin_automation(&face, &chat, message)
+                .await
+                .map_err(String::from),
             Err(error) => Err(error),
         };
         if begun.is_err() {

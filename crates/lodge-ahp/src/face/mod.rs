@@ -7,7 +7,7 @@ mod shapes;
 
 use std::{
     collections::HashMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -21,8 +21,9 @@ use ahp_types::{
 };
 use lodge_door::Admission;
 use lodge_events::LodgeDirectories;
-use lodge_files::{Counter, Grants, Indexes, Scratch, Symbols};
+use lodge_files::{Grants, Indexes, Scratch, Symbols};
 use lodge_host::{Change, Host, HostError, Session};
+use lodge_http::Push;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -37,7 +38,6 @@ use crate::{
     automations,
     changesets::Followers,
     config::AhpConfig,
-    push::Push,
     state::{Bounds, Conn, Core, Keep, Numbers, Service, Uri},
     telemetry::Telemetry,
     terminals::Terminals,
@@ -48,6 +48,9 @@ use crate::{
 /// The face.
 pub(crate) struct Face {
     pub(crate) host: Host,
+    /// Its home, and with it that of the person it works for, without links.
+    pub(crate) home: PathBuf,
+    pub(crate) homes: Vec<PathBuf>,
     pub(crate) config: AhpConfig,
     pub(crate) inner: State,
     /// All that sessions share on the way of a delta.
@@ -75,7 +78,11 @@ impl Face {
     pub(crate) async fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let customizations = crate::customizations::agents_of_host(&host).await;
         let dir = host.home().path().join("ahp");
-        let own = host.home().path().canonicalize()?;
+        let home = lodge_files::real_path(host.home().path().to_owned()).await?;
+        let mut homes = vec![home.clone()];
+        if let Some(person) = std::env::home_dir() {
+            homes.push(lodge_files::real_path(person.clone()).await.unwrap_or(person));
+        }
         // What people typed is theirs alone.
         lodge_files::private_directory(&dir)?;
         Scratch::clear(&crate::customizations::plugins_place(host.home().path()));
@@ -84,7 +91,7 @@ impl Face {
         let telemetry = Telemetry::new(config.door.token().map(str::to_owned));
         let settings = host.host_settings();
         let catalogue = Self::automations_state(&host);
-        let seq = Counter::open(&dir.join("seq"))?;
+        let seq = host.counter("ahp");
         let root = RootState {
             agents: shapes::agents(&host, &config.pricing, customizations),
             active_sessions: Some(0),
@@ -103,9 +110,9 @@ impl Face {
             subscriptions: config.limits.subscriptions,
         };
         let mut core = Core::new(seq, root, bounds);
-        let (outcomes, mut heard) = mpsc::unbounded_channel();
+        let (outcomes, heard) = mpsc::unbounded_channel();
         core.outcomes = Some(outcomes);
-        let push = Arc::new(Push::open(&dir, config.door.clone()));
+        let push = Arc::new(Push::new(host.push_subscriptions().clone(), config.door.clone()));
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
             core,
@@ -115,28 +122,18 @@ impl Face {
             followers: Followers::default(),
         };
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (teller, stopped) = (push.clone(), stop.clone());
-        tasks.spawn(stopped.run_until_cancelled_owned(async move {
-            while let Some(first) = heard.recv().await {
-                // What came in the meantime counts only as the newest of each session.
-                let mut newest = HashMap::from([first]);
-                while let Ok((session, outcome)) = heard.try_recv() {
-                    newest.insert(session, outcome);
-                }
-                for (session, outcome) in newest {
-                    teller.tell(&session, outcome).await;
-                }
-            }
-        }));
+        tasks.spawn(stop.clone().run_until_cancelled_owned(push.clone().tell_all(heard)));
         Ok(Arc::new(Self {
             host,
+            indexes: Arc::new(Indexes::new(home.clone())),
+            home,
+            homes,
             config,
             numbers: inner.core.numbers.clone(),
             inner: State::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
             watches: Mutex::default(),
-            indexes: Arc::new(Indexes::new(own)),
             symbols: Arc::default(),
             grants,
             removals: Removals::default(),

@@ -1,7 +1,7 @@
 //! What can be asked for about automations. All else about them is said by actions.
 
+use ahp_types::commands::{ListAutomationTriggerDefinitionsResult, RunAutomationResult};
 use serde::Deserialize;
-use serde_json::json;
 
 use super::Request;
 use crate::rpc::{self, RpcResult};
@@ -9,7 +9,7 @@ use crate::rpc::{self, RpcResult};
 /// There are no event triggers: schedules are the protocol's own, and are not listed.
 pub(super) async fn list_triggers(request: &Request<'_>) -> RpcResult {
     request.face.check_allowed()?;
-    rpc::ok(json!({ "items": [] }))
+    rpc::ok(ListAutomationTriggerDefinitionsResult { items: Vec::new() })
 }
 
 #[derive(Deserialize)]
@@ -21,11 +21,8 @@ struct Run {
 
 pub(super) async fn run(request: &Request<'_>) -> RpcResult {
     let params: Run = rpc::params(request.params)?;
-    let run = request
-        .face
-        .run_automation(&params.automation, params.request_id)
-        .await?;
-    rpc::ok(json!({ "resource": run }))
+    let run = request.face.run_automation(&params.automation, params.request_id);
+    rpc::ok(RunAutomationResult { resource: run.await? })
 }
 
 #[derive(Deserialize)]
@@ -39,5 +36,5 @@ pub(super) async fn fetch_runs(request: &Request<'_>) -> RpcResult {
     let params: FetchRuns = rpc::params(request.params)?;
     let cursor = params.cursor.as_deref();
     request.face.show_runs(&params.automation, cursor).await?;
-    rpc::ok(json!({}))
+    rpc::empty()
 }

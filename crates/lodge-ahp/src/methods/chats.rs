@@ -6,8 +6,8 @@ use ahp_types::{
     state::{ChatOrigin, Message, SideChatSelection},
 };
 use lodge_host::Session;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     Reply, Request,
@@ -378,11 +378,18 @@ pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
     // The turns come as an action, and before the response.
     match inner.core.load_turns(request.conn.id, &chat, params.cursor.as_deref()) {
         Some(()) => {
-            request.conn.push(rpc::response(Some(request.id), &rpc::ok(json!({}))));
+            request.conn.push(rpc::response(Some(request.id), &rpc::empty()));
             Reply::Sent
         }
         None => RpcError::params("unrecognized fetchTurns cursor: it is not one of this chat's").into(),
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SeedTurns {
+    turns: Vec<Value>,
+    has_more: bool,
 }
 
 /// The older form: the turns are in the response, and the client's state does not change.
@@ -418,5 +425,8 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
         .iter()
         .filter_map(|turn| seed::turn(turn.get()))
         .collect();
-    rpc::ok(json!({ "turns": page, "hasMore": start > 0 }))
+    rpc::ok(SeedTurns {
+        turns: page,
+        has_more: start > 0,
+    })
 }

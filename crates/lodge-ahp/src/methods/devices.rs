@@ -1,8 +1,8 @@
 //! Pairing devices and revoking them: Lodge's own methods, for the owner alone.
 
-use lodge_door::{PairError, Role};
-use serde::Deserialize;
-use serde_json::json;
+use jiff::Timestamp;
+use lodge_door::{Device, PairError, Role};
+use serde::{Deserialize, Serialize};
 
 use super::Request;
 use crate::rpc::{self, RpcError, RpcResult, code};
@@ -15,6 +15,14 @@ struct CreateTicket {
     name: Option<String>,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ticket {
+    ticket: String,
+    role: Role,
+    expires_at: Timestamp,
+}
+
 pub(super) async fn create_ticket(request: &Request<'_>) -> RpcResult {
     let params: CreateTicket = rpc::params(request.params)?;
     let role = match params.role {
@@ -23,11 +31,21 @@ pub(super) async fn create_ticket(request: &Request<'_>) -> RpcResult {
     };
     let ticket = request.face.config.door.ticket(role, params.name);
     let ticket = ticket.map_err(|error: PairError| RpcError::params(error.to_string()))?;
-    rpc::ok(json!({ "ticket": ticket.text, "role": role, "expiresAt": ticket.expires }))
+    rpc::ok(Ticket {
+        ticket: ticket.text,
+        role,
+        expires_at: ticket.expires,
+    })
+}
+
+#[derive(Serialize)]
+struct Devices {
+    devices: Vec<Device>,
 }
 
 pub(super) async fn list(request: &Request<'_>) -> RpcResult {
-    rpc::ok(json!({ "devices": request.face.config.door.devices() }))
+    let devices = request.face.config.door.devices();
+    rpc::ok(Devices { devices })
 }
 
 #[derive(Deserialize)]

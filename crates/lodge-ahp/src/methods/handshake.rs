@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ahp_types::commands::AutomationCapabilities;
+use ahp_types::{
+    commands::{AutomationCapabilities, Implementation},
+    state::TelemetryCapabilities,
+};
 use lodge_host::KnownClient;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -45,21 +48,29 @@ struct ClientInfo {
     name: Option<String>,
 }
 
+/// The version of the protocol. The first had a number.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Spoken {
+    First(u8),
+    Named(String),
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialized {
-    protocol_version: Value,
+    protocol_version: Spoken,
     server_seq: u64,
     snapshots: Vec<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    server_info: Option<Value>,
+    server_info: Option<Implementation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default_directory: Option<String>,
     completion_trigger_characters: [&'static str; 3],
     #[serde(skip_serializing_if = "Option::is_none")]
     terminal_command_prefix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    telemetry: Option<Value>,
+    telemetry: Option<TelemetryCapabilities>,
     #[serde(skip_serializing_if = "Option::is_none")]
     automations: Option<AutomationCapabilities>,
 }
@@ -130,10 +141,14 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         .collect();
     let modern = peer.dialect == Dialect::Modern;
     let result = rpc::ok(Initialized {
-        protocol_version: if old { json!(1) } else { json!(chosen) },
+        protocol_version: if old { Spoken::First(1) } else { Spoken::Named(chosen) },
         server_seq: core.numbers.last(),
         snapshots,
-        server_info: modern.then(|| json!({ "name": "lodge", "version": face.host.version(), "title": "Lodge" })),
+        server_info: modern.then(|| Implementation {
+            name: "lodge".to_owned(),
+            version: Some(face.host.version().to_owned()),
+            title: Some("Lodge".to_owned()),
+        }),
         default_directory: face.config.default_directory.as_ref().map(uri::file),
         completion_trigger_characters: TRIGGERS,
         terminal_command_prefix: modern.then_some(COMMAND_PREFIX),
@@ -408,7 +423,7 @@ const UNASKED: &str = "https://api.github.com";
 pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
     let params: Authenticate = rpc::params(request.params)?;
     if params.resource.trim_end_matches('/') == UNASKED {
-        return rpc::ok(json!({}));
+        return rpc::empty();
     }
     let good_for = match params.expires_in.filter(|_| !params.token.is_empty()) {
         Some(rpc::Whole(seconds)) if seconds > 0 => Some(Duration::from_secs(seconds)),
@@ -419,5 +434,5 @@ pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
         .face
         .authenticate(&params.resource, &params.token, params.scopes.as_deref(), good_for)
         .await?;
-    rpc::ok(json!({}))
+    rpc::empty()
 }

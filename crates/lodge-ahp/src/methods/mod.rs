@@ -4,6 +4,7 @@
 mod automations;
 mod changesets;
 mod chats;
+mod completions;
 mod configuration;
 mod devices;
 mod handshake;
@@ -137,7 +138,7 @@ methods! {
     "moveChat" Modern InTurn Full moving::move_chat,
     "invokeChangesetOperation" Modern Beside Full changesets::invoke,
     "fetchTurns" Everywhere InTurn View chats::fetch_turns,
-    "completions" Everywhere Beside Full configuration::completions,
+    "completions" Everywhere Beside Full completions::completions,
     "resolveSessionConfig" Everywhere Beside Full configuration::resolve,
     "sessionConfigCompletions" Everywhere Beside Full configuration::config_completions,
     "createTerminal" Everywhere InTurn Full terminals::create,

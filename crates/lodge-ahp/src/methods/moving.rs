@@ -5,13 +5,12 @@ use ahp_types::{
     actions::{
         ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
     },
-    commands::{ChatMoveDestination, ChatMoveToSessionDestination},
+    commands::{ChatMoveDestination, ChatMoveToSessionDestination, MoveChatResult},
     state::SessionStatus,
 };
 use lodge_events::{LodgeChats, Timestamp};
 use lodge_host::Session;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::{Request, chats::no_session, sessions::host_error};
 use crate::{
@@ -88,7 +87,9 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
         .publish(to, &StateAction::SessionChatsReordered(reordered), None);
     inner.core.settle(from);
     inner.core.settle(to);
-    rpc::ok(json!({ "session": &**to }))
+    rpc::ok(MoveChatResult {
+        session: to.to_string(),
+    })
 }
 
 /// Brings a session back that left memory: its log is about to be written.
@@ -168,7 +169,9 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     face.count_changes(inner, &to);
     inner.core.settle(&from);
     inner.core.settle(&to);
-    rpc::ok(json!({ "session": &*to }))
+    rpc::ok(MoveChatResult {
+        session: to.to_string(),
+    })
 }
 
 /// A chat that may be moved, and where it is.

@@ -1,13 +1,17 @@
 //! Whether a browser is told by web push what becomes of sessions: methods of Lodge's own, for paired devices.
 
 use lodge_door::Role;
-use serde_json::json;
+use lodge_host::PushSubscription;
+use lodge_http::PushError;
+use serde::Serialize;
 
 use super::Request;
-use crate::{
-    push::{PushError, Subscription},
-    rpc::{self, RpcError, RpcResult, code},
-};
+use crate::rpc::{self, RpcError, RpcResult, code};
+
+#[derive(Serialize)]
+struct Key {
+    key: String,
+}
 
 fn failed(error: PushError) -> RpcError {
     match error {
@@ -24,11 +28,11 @@ fn device<'a>(request: &'a Request<'_>) -> Result<&'a str, RpcError> {
 
 pub(super) async fn key(request: &Request<'_>) -> RpcResult {
     let key = request.face.push.public_key().map_err(failed)?;
-    rpc::ok(json!({ "key": key }))
+    rpc::ok(Key { key })
 }
 
 pub(super) async fn subscribe(request: &Request<'_>) -> RpcResult {
-    let wanted: Subscription = rpc::params(request.params)?;
+    let wanted: PushSubscription = rpc::params(request.params)?;
     let trusted = request.conn.admission.role() >= Role::Full;
     let made = request.face.push.subscribe(device(request)?, wanted, trusted);
     made.map_err(failed)?;

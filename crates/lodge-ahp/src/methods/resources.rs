@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, path::PathBuf};
 
+use ahp_types::commands::{ResourceResolveResult, ResourceType};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
 use lodge_files::{FileError, Files, Grant, How, Write, etag, settled};
@@ -99,7 +100,7 @@ pub(super) async fn run<T: Send + 'static>(
     about: About<'_>,
     work: impl FnOnce(&Files) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let files = request.face.files(&request.peer()?.client).await;
+    let files = request.face.files(&request.peer()?.client);
     let done = files.run(work).await;
     done.map_err(|failed| about.error(request, failed))
 }
@@ -266,7 +267,7 @@ pub(super) async fn write(request: &Request<'_>) -> RpcResult {
         files.write(&path, &write)
     })
     .await?;
-    rpc::ok(json!({}))
+    rpc::empty()
 }
 
 #[derive(Serialize)]
@@ -339,7 +340,7 @@ async fn transfer(
         })
     });
     match done.await? {
-        Ok(()) => rpc::ok(json!({})),
+        Ok(()) => rpc::empty(),
         Err((true, error)) => Err(source.error(request, error)),
         Err((false, error)) => Err(destination.error(request, error)),
     }
@@ -359,7 +360,7 @@ pub(super) async fn delete(request: &Request<'_>) -> RpcResult {
     let path = about.path(request)?;
     let recursive = params.recursive == Some(true);
     run(request, about, move |files| files.delete(&path, recursive)).await?;
-    rpc::ok(json!({}))
+    rpc::empty()
 }
 
 pub(super) async fn mkdir(request: &Request<'_>) -> RpcResult {
@@ -367,18 +368,23 @@ pub(super) async fn mkdir(request: &Request<'_>) -> RpcResult {
     let about = About::write(&params.uri);
     let path = about.path(request)?;
     run(request, about, move |files| files.mkdir(&path)).await?;
-    rpc::ok(json!({}))
+    rpc::empty()
 }
 
 pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri);
     if let Some(content) = kept(request, about).await? {
-        let mut result = json!({ "uri": params.uri, "type": "file", "size": content.bytes.len() });
-        if let Some(kind) = content.kind.as_deref().or(content_type(&params.uri)) {
-            result["contentType"] = kind.into();
-        }
-        return rpc::ok(result);
+        let kind = content.kind.as_deref().or(content_type(&params.uri));
+        return rpc::ok(ResourceResolveResult {
+            content_type: kind.map(str::to_owned),
+            uri: params.uri,
+            r#type: ResourceType::File,
+            size: i64::try_from(content.bytes.len()).ok(),
+            mtime: None,
+            ctime: None,
+            etag: None,
+        });
     }
     let path = about.path(request)?;
     let follow = params.follow_symlinks != Some(false);
@@ -395,20 +401,22 @@ pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     } else {
         uri::file(&facts.path)
     };
-    let mut result = json!({
-        "uri": real,
-        "type": facts.kind,
-        "mtime": time(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
-        "ctime": time(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
-        "etag": etag(stat),
-    });
-    if facts.kind == "file" {
-        result["size"] = (stat.st_size as i64).into();
-        if let Some(kind) = content_type(&params.uri) {
-            result["contentType"] = kind.into();
-        }
-    }
-    rpc::ok(result)
+    let r#type = match facts.kind {
+        "directory" => ResourceType::Directory,
+        "symlink" => ResourceType::Symlink,
+        _ => ResourceType::File,
+    };
+    let is_file = r#type == ResourceType::File;
+    let kind = content_type(&params.uri).filter(|_| is_file);
+    rpc::ok(ResourceResolveResult {
+        uri: real,
+        r#type,
+        size: is_file.then_some(stat.st_size as i64),
+        mtime: Some(time(stat.st_mtime as i64, stat.st_mtime_nsec as u64)),
+        ctime: Some(time(stat.st_ctime as i64, stat.st_ctime_nsec as u64)),
+        content_type: kind.map(str::to_owned),
+        etag: Some(etag(stat)),
+    })
 }
 
 #[derive(Deserialize)]
@@ -433,9 +441,8 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     let Some(path) = uri::path(&params.uri) else {
         return Err(denied("this host serves files only".to_owned()));
     };
-    let private = request.face.private();
     let look = move |files: &Files| {
-        if settled(&path).is_some_and(|path| private.covers(&path)) {
+        if settled(&path).is_some_and(|path| files.private().covers(&path)) {
             return Err(FileError::Private);
         }
         let given = (!read || files.allows(&path, false)) && (!write || files.allows(&path, true));
@@ -444,11 +451,11 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     // What nobody can give is refused without a word of what to ask for.
     let (given, grant) = run(request, About::read(&params.uri), look).await?;
     if given {
-        return rpc::ok(json!({}));
+        return rpc::empty();
     }
     let grant = grant.ok_or_else(|| denied("invalid location".to_owned()))?;
     match request.face.decide(grant).await {
-        Ok(()) => rpc::ok(json!({})),
+        Ok(()) => rpc::empty(),
         Err(why) => Err(denied(why.to_owned())),
     }
 }

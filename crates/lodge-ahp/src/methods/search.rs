@@ -19,6 +19,11 @@ struct Search {
     limit: Option<rpc::Whole>,
 }
 
+#[derive(Serialize)]
+struct Found {
+    hits: Vec<Hit>,
+}
+
 /// A message in which all words occur.
 #[derive(Serialize)]
 struct Hit {
@@ -44,8 +49,8 @@ pub(super) async fn search(request: &Request<'_>) -> RpcResult {
         .map_or(USUAL, |limit| usize::try_from(limit.0).unwrap_or(MOST));
     let found = request.face.host.search(params.text, limit.clamp(1, MOST)).await;
     let hits = found.map_err(RpcError::internal)?.into_iter();
-    let hits: Vec<Hit> = hits.map(|hit| spell(request.face, hit)).collect();
-    rpc::ok(serde_json::json!({ "hits": hits }))
+    let hits = hits.map(|hit| spell(request.face, hit)).collect();
+    rpc::ok(Found { hits })
 }
 
 fn spell(face: &crate::face::Face, hit: lodge_host::SearchHit) -> Hit {

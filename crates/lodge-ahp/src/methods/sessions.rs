@@ -239,7 +239,8 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
             .is_some_and(|(scheme, _)| scheme != "file" && !scheme.is_empty())
     };
     for directory in named.iter().filter(|directory| !some_here || !elsewhere(directory)) {
-        let path = actions::existing(directory).map_err(RpcError::params)?;
+        let path = actions::existing(directory).await;
+        let path = path.map_err(|error| RpcError::params(error.to_string()))?;
         let directory = uri::file(path.components().collect::<PathBuf>());
         if !directories.contains(&directory) {
             directories.push(directory);

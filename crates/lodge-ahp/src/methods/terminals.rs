@@ -47,7 +47,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
             let number = |given: Option<rpc::Whole>, usual: i64| {
                 given.map_or(usual, |given| i64::try_from(given.0).unwrap_or(i64::MAX))
             };
-            Some(terminals::size(number(cols, 80), number(rows, 24)).map_err(RpcError::params)?)
+            Some(terminals::size(number(cols, 80), number(rows, 24)).map_err(refused)?)
         }
     };
     let gate = face.gate(&named);
@@ -62,7 +62,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let claim = claim(request, params.claim).await?;
     let cwd = match &params.cwd {
         Some(cwd) => directory(cwd).await?,
-        None => starting_directory(request, &claim),
+        None => starting_directory(request, &claim).await,
     };
     let wanted = Wanted {
         uri: named,
@@ -128,8 +128,12 @@ async fn claim(request: &Request<'_>, mut claim: Value) -> Result<TerminalClaim,
         }
         _ => {}
     }
-    terminals::may_hold(&request.face.inner.lock(), &claim).map_err(RpcError::params)?;
+    terminals::may_hold(&request.face.inner.lock(), &claim).map_err(refused)?;
     Ok(claim)
+}
+
+fn refused(refusal: terminals::TerminalRefusal) -> RpcError {
+    RpcError::params(refusal.to_string())
 }
 
 async fn directory(cwd: &str) -> Result<PathBuf, RpcError> {
@@ -145,7 +149,7 @@ async fn directory(cwd: &str) -> Result<PathBuf, RpcError> {
 }
 
 /// Where a terminal starts when nobody says: where its session works, or where folder pickers start.
-fn starting_directory(request: &Request<'_>, claim: &TerminalClaim) -> PathBuf {
+async fn starting_directory(request: &Request<'_>, claim: &TerminalClaim) -> PathBuf {
     let of_session = match claim {
         TerminalClaim::Session(claim) => {
             let inner = request.face.inner.lock();
@@ -160,8 +164,10 @@ fn starting_directory(request: &Request<'_>, claim: &TerminalClaim) -> PathBuf {
         .into_iter()
         .chain(request.face.config.default_directory.clone())
         .chain(home());
-    places
-        .into_iter()
-        .find(|place| place.is_dir())
-        .unwrap_or_else(|| "/".into())
+    for place in places {
+        if lodge_files::is_directory(place.clone()).await.is_ok_and(|is| is) {
+            return place;
+        }
+    }
+    "/".into()
 }

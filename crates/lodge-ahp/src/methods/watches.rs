@@ -1,9 +1,9 @@
 //! Watching files.
 
-use ahp_types::state::ResourceWatchState;
-use lodge_files::Filter;
+use ahp_types::{commands::CreateResourceWatchResult, state::ResourceWatchState};
+use lodge_files::{Files, Filter};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Request,
@@ -44,11 +44,14 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         return Err(RpcError::new(code::TOO_BUSY, "there are too many watches already"));
     }
     let client = request.peer()?.client.to_string();
-    let granted = face.is_only_granted(&path).then(|| Granted {
-        client,
-        path: path.clone(),
-    });
-    let tree = run(request, about, move |files| files.watch(&path, filter)).await?;
+    let watch = move |files: &Files| {
+        let tree = files.watch(&path, filter)?;
+        let granted = files.is_only_granted(&path).then_some(Granted { client, path });
+        Ok((tree, granted))
+    };
+    let (tree, granted) = run(request, about, watch).await?;
     let channel = face.open_watch(state, tree, granted).map_err(RpcError::internal)?;
-    rpc::ok(json!({ "channel": &*channel }))
+    rpc::ok(CreateResourceWatchResult {
+        channel: channel.to_string(),
+    })
 }

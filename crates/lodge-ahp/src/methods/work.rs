@@ -2,8 +2,7 @@
 //! an MCP server.
 
 use lodge_host::{Session, mcp::LoginOptions};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::{Request, host_error};
 use crate::rpc::{self, RpcError, RpcResult, code};
@@ -13,11 +12,20 @@ struct Todos {
     channel: String,
 }
 
+#[derive(Serialize)]
+struct Noted<T, D> {
+    todos: Vec<T>,
+    dependencies: Vec<D>,
+}
+
 /// The list of what the agent has noted to do, in the order in which it did.
 pub(super) async fn todos(request: &Request<'_>) -> RpcResult {
     let params: Todos = rpc::params(request.params)?;
     let todos = session(request, &params.channel).await?.todos().await;
-    rpc::ok(json!({ "todos": todos.rows, "dependencies": todos.dependencies }))
+    rpc::ok(Noted {
+        todos: todos.rows,
+        dependencies: todos.dependencies,
+    })
 }
 
 #[derive(Deserialize)]
@@ -26,14 +34,19 @@ struct SignIn {
     server: String,
 }
 
+#[derive(Serialize)]
+struct ToOpen {
+    url: Option<String>,
+}
+
 /// Begins to sign in to an MCP server of a session: the address that a person has to open on the host's machine, or nothing when
 /// it works without.
 pub(super) async fn sign_in(request: &Request<'_>) -> RpcResult {
     let params: SignIn = rpc::params(request.params)?;
     let session = session(request, &params.channel).await?;
     let begun = session.mcp_login(&params.server, LoginOptions::default(), false).await;
-    let address = begun.map_err(|error| RpcError::params(error.to_string()))?;
-    rpc::ok(json!({ "url": address }))
+    let url = begun.map_err(|error| RpcError::params(error.to_string()))?;
+    rpc::ok(ToOpen { url })
 }
 
 /// The session behind a channel: a session's own, or that of one of its chats.

@@ -137,8 +137,8 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
         return Some(incoming);
     };
     let allowed = match (method.as_str(), &names.action) {
-        ("dispatchAction", Some(action)) => actions::may_dispatch(&conn.admission, action),
-        _ => methods::find(method, Some(peer)).map_or(Ok(()), |method| conn.admission.check(method.role)),
+        ("dispatchAction", Some(action)) => actions::may_dispatch(&conn.admission, action).is_ok(),
+        _ => methods::find(method, Some(peer)).is_none_or(|method| conn.admission.check(method.role).is_ok()),
     };
     let named = match field {
         Field::Channel => names.channel.as_deref(),
@@ -147,7 +147,7 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
             uri.filter(|uri| uri::path(uri).is_none() && uri::session_of_content(uri).is_some())
         }
     };
-    let Some(named) = named.filter(|_| allowed.is_ok()) else {
+    let Some(named) = named.filter(|_| allowed) else {
         return Some(incoming);
     };
     let relay = match find(face, conn, peer, named).await {

@@ -112,9 +112,9 @@ impl Core {
         channel: &str,
         action: &impl serde::Serialize,
         origin: &Origin,
-        reason: &str,
+        reason: &(impl std::fmt::Display + ?Sized),
     ) {
-        self.answer(conn, channel, action, origin, Some(reason));
+        self.answer(conn, channel, action, origin, Some(&reason.to_string()));
     }
 
     /// Tells one connection that its action was accepted and changed nothing.

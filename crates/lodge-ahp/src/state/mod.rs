@@ -24,7 +24,8 @@ use std::{
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
-use lodge_files::Counter;
+use lodge_host::Counter;
+use lodge_http::Outcome;
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::{
@@ -41,7 +42,6 @@ pub(crate) use self::{
 };
 use crate::{
     dialect::seed,
-    push::Outcome,
     version::Dialect,
     wire::{self, Envelope, Origin},
 };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lodge_files::Counter;
+use lodge_host::Counter;
 use parking_lot::Mutex;
 
 use super::{Conn, ring::Sent, spelt::Spelt};
@@ -13,7 +13,6 @@ use crate::{
 };
 
 /// Hands out the numbers.
-#[derive(Debug)]
 pub(crate) struct Numbers(Mutex<Counter>);
 
 impl Numbers {

@@ -6,6 +6,7 @@ use ahp_types::state::{
     AnnotationsSummary, ChangesSummary, ChatSummary, FileEdit, SessionChatSummary, SessionState, SessionStatus,
     SessionSummary,
 };
+use lodge_http::Outcome;
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
@@ -142,9 +143,44 @@ pub(crate) fn changes(old: &Map<String, Value>, new: &Map<String, Value>) -> Map
     changes
 }
 
+/// What became of a session, from its status before and after: only a session that worked comes to something.
+pub(super) fn outcome(before: u64, after: u64) -> Option<Outcome> {
+    const ERROR: u64 = 2;
+    const WORKING: u64 = 8;
+    const NEEDS_INPUT: u64 = 24;
+    let works = |status: u64| status & NEEDS_INPUT == WORKING;
+    if !works(before) || works(after) {
+        return None;
+    }
+    Some(match after {
+        after if after & NEEDS_INPUT == NEEDS_INPUT => Outcome::Waiting,
+        after if after & ERROR != 0 => Outcome::Failed,
+        _ => Outcome::Done,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_session_that_worked_comes_to_something() {
+        let (idle, failed, working, waiting) = (1, 2, 8, 24);
+        let read = 32;
+        for (before, after, expected) in [
+            (working, waiting, Some(Outcome::Waiting)),
+            (working, waiting | read, Some(Outcome::Waiting)),
+            (working | read, idle, Some(Outcome::Done)),
+            (working, failed, Some(Outcome::Failed)),
+            (working, working | read, None),
+            (waiting, working, None),
+            (waiting, idle, None),
+            (idle, working, None),
+            (idle, idle | read, None),
+        ] {
+            assert_eq!(outcome(before, after), expected, "{before} {after}");
+        }
+    }
 
     #[test]
     fn a_session_shows_its_default_chat_unless_another_needs_somebody() {

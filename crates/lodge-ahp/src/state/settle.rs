@@ -20,7 +20,6 @@ use serde_json::{Map, Value, json};
 use super::{ChatEntry, ChatStore, Conn, Core, session};
 use crate::{
     dialect::seed,
-    push::Outcome,
     version::Dialect,
     wire::{Frame, notification},
 };
@@ -165,7 +164,7 @@ impl Core {
             return;
         }
         let status = |summary: &Map<String, Value>| summary.get("status").and_then(Value::as_u64).unwrap_or(0);
-        let outcome = Outcome::between(status(announced), status(&summary));
+        let outcome = session::outcome(status(announced), status(&summary));
         *announced = summary;
         if let (Some(outcome), Some(outcomes)) = (outcome, &self.outcomes) {
             // Whoever hears it is gone when the face stops.

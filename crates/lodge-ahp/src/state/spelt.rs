@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lodge_files::Counter;
+use lodge_host::Counter;
 
 use super::{Uri, ring::Sent};
 use crate::{

@@ -6,7 +6,7 @@ use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session, Written};
 
 use super::{Directories, Effect, LITERAL, Setting, Talk, command_in};
 use crate::{
-    actions::Refusal,
+    actions::{Refusal, TurnRefusal},
     attachments::unread,
     chats::kept_message,
     projection::{embedded, message_of_prompt},
@@ -79,14 +79,12 @@ pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> 
             message: kept_message(&message),
         };
         let kept = session.keep_written(id, written);
-        kept.map_err(|error| format!("cannot save the message: {error}"))?;
+        kept.map_err(TurnRefusal::Unsaved)?;
     }
-    let accepted = if begins {
-        session.accept(prompt)
-    } else {
-        session.enqueue(prompt)
-    };
-    accepted.map_err(|error| error.to_string())
+    Ok(match begins {
+        true => session.accept(prompt)?,
+        false => session.enqueue(prompt)?,
+    })
 }
 
 impl Talk {
@@ -95,7 +93,7 @@ impl Talk {
         let Effect::Send { id, message, .. } = send else {
             return Ok(None);
         };
-        let agent = self.agent().ok_or("the session is not open; send the message again")?;
+        let agent = self.agent().ok_or(TurnRefusal::NotOpen)?;
         let event = accept_message(agent, send, begins)?;
         self.projector_mut().accepted(id, (**message).clone());
         Ok(event)

@@ -105,7 +105,7 @@ impl Cause {
     }
 
     /// Tells the client that it came to nothing.
-    pub(crate) fn reject(self, core: &Core, reason: &str) {
+    pub(crate) fn reject(self, core: &Core, reason: &(impl std::fmt::Display + ?Sized)) {
         if let Some(Dispatched {
             conn,
             channel,

@@ -26,6 +26,35 @@ pub(crate) enum Deed {
     Cleared,
 }
 
+/// Why a client may not do something to a terminal.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TerminalRefusal {
+    #[error("the agent's terminal is over")]
+    Over,
+    #[error("this is what the agent's tool prints; only the agent acts here")]
+    OfAgent,
+    #[error("the terminal's shell has ended")]
+    Ended,
+    #[error("the program in the terminal does not read what is typed")]
+    Unread,
+    #[error("a title is a line of at most {MAX_TITLE} characters")]
+    Title,
+    #[error("clients cannot dispatch this for a terminal")]
+    NotForTerminals,
+    #[error("a terminal has 1 to {MAX_SIDE} columns and rows")]
+    Size,
+    #[error("another client holds the terminal")]
+    HeldByOther,
+    #[error("a session holds the terminal, and this client is not in it")]
+    HeldBySession,
+    #[error("there is no such client")]
+    NoClient,
+    #[error("there is no such session")]
+    NoSession,
+    #[error("the session has no such chat")]
+    NoChat,
+}
+
 /// Whether a client may dispatch this, and what it does.
 pub(crate) fn check(
     inner: &Inner,
@@ -33,22 +62,22 @@ pub(crate) fn check(
     uri: &str,
     state: &TerminalState,
     action: &StateAction,
-) -> Result<Deed, String> {
+) -> Result<Deed, TerminalRefusal> {
     let Some(entry) = inner.terminals.entries.get(uri) else {
-        return Err("the agent's terminal is over".to_owned());
+        return Err(TerminalRefusal::Over);
     };
     let Some(terminal) = &entry.terminal else {
-        return Err("this is what the agent's tool prints; only the agent acts here".to_owned());
+        return Err(TerminalRefusal::OfAgent);
     };
     let runs = || match state.lifecycle {
         TerminalLifecycleState::Running(_) => Ok(()),
-        _ => Err("the terminal's shell has ended".to_owned()),
+        _ => Err(TerminalRefusal::Ended),
     };
     match action {
         StateAction::TerminalInput(input) => {
             runs()?;
             if !terminal.has_room(input.data.len()) {
-                return Err("the program in the terminal does not read what is typed".to_owned());
+                return Err(TerminalRefusal::Unread);
             }
             Ok(Deed::Input(input.data.clone()))
         }
@@ -65,56 +94,54 @@ pub(crate) fn check(
         StateAction::TerminalTitleChanged(changed) => {
             let length = changed.title.chars().count();
             if length == 0 || length > MAX_TITLE || changed.title.chars().any(char::is_control) {
-                return Err(format!("a title is a line of at most {MAX_TITLE} characters"));
+                return Err(TerminalRefusal::Title);
             }
             Ok(Deed::Named)
         }
         StateAction::TerminalCleared(_) => Ok(Deed::Cleared),
-        _ => Err("clients cannot dispatch this for a terminal".to_owned()),
+        _ => Err(TerminalRefusal::NotForTerminals),
     }
 }
 
 /// A size that a screen can have.
-pub(crate) fn size(cols: i64, rows: i64) -> Result<(u16, u16), String> {
+pub(crate) fn size(cols: i64, rows: i64) -> Result<(u16, u16), TerminalRefusal> {
     let side = |side: i64| u16::try_from(side).ok().filter(|_| (1..=MAX_SIDE).contains(&side));
     match (side(cols), side(rows)) {
         (Some(cols), Some(rows)) => Ok((cols, rows)),
-        _ => Err(format!("a terminal has 1 to {MAX_SIDE} columns and rows")),
+        _ => Err(TerminalRefusal::Size),
     }
 }
 
 /// Whether the client holds what is claimed so. What a session holds is held by those who are in the session; what a
 /// client holds that is gone is anybody's.
-fn holds(inner: &Inner, peer: &Peer, claim: &TerminalClaim) -> Result<(), String> {
+fn holds(inner: &Inner, peer: &Peer, claim: &TerminalClaim) -> Result<(), TerminalRefusal> {
     let core = &inner.core;
     match claim {
         TerminalClaim::Client(claim) if claim.client_id == *peer.client => Ok(()),
-        TerminalClaim::Client(claim) if core.is_connected(&claim.client_id) => {
-            Err("another client holds the terminal".to_owned())
-        }
+        TerminalClaim::Client(claim) if core.is_connected(&claim.client_id) => Err(TerminalRefusal::HeldByOther),
         TerminalClaim::Session(claim)
             if core.sessions.contains_key(claim.session.as_str())
                 && !core.listens(&peer.client, &claim.session)
                 && !core.listens(&peer.client, &claim.chat) =>
         {
-            Err("a session holds the terminal, and this client is not in it".to_owned())
+            Err(TerminalRefusal::HeldBySession)
         }
         _ => Ok(()),
     }
 }
 
 /// Whether there is somebody of this name to hold a terminal.
-pub(crate) fn may_hold(inner: &Inner, claim: &TerminalClaim) -> Result<(), String> {
+pub(crate) fn may_hold(inner: &Inner, claim: &TerminalClaim) -> Result<(), TerminalRefusal> {
     match claim {
         TerminalClaim::Client(claim) if inner.core.is_connected(&claim.client_id) => Ok(()),
-        TerminalClaim::Client(_) => Err("there is no such client".to_owned()),
+        TerminalClaim::Client(_) => Err(TerminalRefusal::NoClient),
         TerminalClaim::Session(claim) => {
             if !inner.core.sessions.contains_key(claim.session.as_str()) {
-                return Err("there is no such session".to_owned());
+                return Err(TerminalRefusal::NoSession);
             }
             let chat = inner.core.chats.get(claim.chat.as_str());
             if chat.is_none_or(|chat| *chat.session != *claim.session) {
-                return Err("the session has no such chat".to_owned());
+                return Err(TerminalRefusal::NoChat);
             }
             Ok(())
         }

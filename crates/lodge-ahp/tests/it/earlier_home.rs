@@ -1,5 +1,7 @@
 //! A home that an earlier build left behind, with everything that its AHP face kept in files of its own.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
 use crate::{
@@ -43,6 +45,16 @@ fn assert_same(mut found: Value, mut expected: Value, what: &str) {
     assert_eq!(found, expected, "{what}: {found:#} is not {expected:#}");
 }
 
+/// What an earlier build kept for web push, and the public half of its key.
+fn push_file() -> (String, String) {
+    let random = ring::rand::SystemRandom::new();
+    let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, made.as_ref(), &random).unwrap();
+    let subscription = json!({ "endpoint": "https://push.example/x", "keys": { "p256dh": "p", "auth": "a" } });
+    let file = json!({ "key": URL_SAFE_NO_PAD.encode(made.as_ref()), "subscriptions": { "phone": subscription } });
+    (file.to_string(), URL_SAFE_NO_PAD.encode(pair.public_key()))
+}
+
 #[tokio::test]
 async fn everything_that_an_earlier_build_kept_is_there_and_kept_where_it_belongs() {
     let mut house = house().await;
@@ -67,10 +79,19 @@ async fn everything_that_an_earlier_build_kept_is_there_and_kept_where_it_belong
     let described = servers(&house);
     crate::customizations::put(home.join("mcp-config.json"), &described);
     let expected = &earlier["expected"];
+    let seen = 7_340_032;
+    crate::customizations::put(home.join("ahp/seq"), &seen.to_string());
+    let (pushed, push_key) = push_file();
+    crate::customizations::put(home.join("ahp/push.json"), &pushed);
     // Once, and the same after one more start.
     for round in ["the first start", "the second start"] {
         house.start().await;
         let mut a = house.client("b").await;
+        assert!(a.last_seq >= seen, "{round}: {}", a.last_seq);
+        let key = a.request("lodge/pushKey", json!({})).await.unwrap();
+        assert_eq!(key["key"], push_key, "{round}");
+        let subscribed = house.host.push_subscriptions().all();
+        assert_eq!(subscribed[0].1.endpoint, "https://push.example/x", "{round}");
         let listed = a.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
         assert_same(sorted(listed["items"].clone()), sorted(expected["list"].clone()), round);
         for line in listed["items"].as_array().unwrap() {
@@ -115,6 +136,7 @@ async fn everything_that_an_earlier_build_kept_is_there_and_kept_where_it_belong
             (Vec::new(), Vec::new()),
             "{round}"
         );
+        assert!(!home.join("ahp/seq").exists() && home.join("ahp/push.json.migrated").exists());
         assert!(!home.join("skills.json").exists() && home.join("skills.json.migrated").exists());
     }
     house.start().await;

@@ -195,7 +195,7 @@ fn frame(opcode: u8, last: bool, payload: &[u8]) -> Vec<u8> {
 }
 
 async fn upgraded(house: &House) -> TcpStream {
-    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    let address = house.server.as_ref().unwrap().local_addr();
     let mut socket = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "GET /?tkn={TOKEN} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -239,7 +239,7 @@ async fn nobody_stands_on_the_doorstep_for_ever() {
         ..ConnectionLimits::default()
     });
     let mut good = house.client("good").await;
-    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    let address = house.server.as_ref().unwrap().local_addr();
     // One that says nothing, one that never finishes, one that was refused and stays.
     let refused = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut waiting = Vec::new();
@@ -272,7 +272,7 @@ async fn frames_may_come_in_pieces_and_connections_half_open() {
     .await;
     let mut good = house.client("good").await;
     // One that never finishes its request, and one that says nothing more.
-    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    let address = house.server.as_ref().unwrap().local_addr();
     let mut unfinished = TcpStream::connect(address).await.unwrap();
     unfinished.write_all(b"GET / HTTP/1.1\r\nHost: loc").await.unwrap();
     let silent = upgraded(&house).await;

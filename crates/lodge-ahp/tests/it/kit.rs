@@ -1,10 +1,12 @@
 //! What the tests share: a host that listens, clients that speak JSON over a raw socket, and mirrors of their state.
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
-use lodge_ahp::{AhpConfig, Limits, Policy, Server};
+use lodge_ahp::{Ahp, AhpConfig, Limits, Policy};
+use lodge_door::Door;
 use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
+use lodge_http::HttpConfig;
 use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,6 +21,36 @@ pub(crate) const ROOT: &str = "ahp-root://";
 pub(crate) const SEED_ROOT: &str = "agenthost:/root";
 /// Only a host that is really silent is: machines may be busy with a lot else.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A face and the port that it is served on.
+pub(crate) struct Server {
+    ahp: Ahp,
+    http: lodge_http::Server,
+}
+
+impl Server {
+    pub(crate) async fn start(host: &Host, config: AhpConfig) -> Self {
+        let door = config.door.clone();
+        let ahp = Ahp::open(host.clone(), config).await.unwrap();
+        let http = lodge_http::serve(host.clone(), HttpConfig::loopback(door), ahp.clone());
+        let http = http.await.unwrap();
+        Self { ahp, http }
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.http.local_addr().unwrap()
+    }
+
+    pub(crate) async fn shutdown(self) {
+        self.http.shutdown().await;
+        self.ahp.shutdown().await;
+    }
+}
+
+/// A face behind a door with the usual token.
+pub(crate) fn config() -> AhpConfig {
+    AhpConfig::new(Arc::new(Door::with_token(TOKEN)))
+}
 
 pub(crate) struct House {
     pub(crate) server: Option<Server>,
@@ -135,9 +167,9 @@ async fn open_in(
         shell: Some("/bin/bash".into()),
         limits,
         resources,
-        ..AhpConfig::loopback(TOKEN)
+        ..config()
     };
-    let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
+    let server = Server::start(&host, config).await;
     (host, server)
 }
 
@@ -152,10 +184,7 @@ impl House {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!(
-            "ws://{}/?tkn={TOKEN}",
-            self.server.as_ref().unwrap().local_addr().unwrap()
-        )
+        format!("ws://{}/?tkn={TOKEN}", self.server.as_ref().unwrap().local_addr())
     }
 
     /// Ends the host and starts another on the same home.

@@ -40,6 +40,5 @@ mod sign_in;
 mod sync;
 mod telemetry;
 mod terminals;
-mod tls;
 mod turns;
 mod watches;

@@ -152,7 +152,7 @@ async fn a_turn_that_the_end_of_the_host_cut_short_is_over_when_it_comes_back() 
 #[tokio::test]
 async fn the_door_is_closed_to_whoever_has_no_key() {
     let house = house().await;
-    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    let address = house.server.as_ref().unwrap().local_addr();
     let status = async |url: String| match Client::connect(&url).await {
         Ok(_) => 101,
         Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
@@ -164,12 +164,6 @@ async fn the_door_is_closed_to_whoever_has_no_key() {
     assert_eq!(status(format!("ws://{address}/")).await, 403);
     assert_eq!(status(format!("ws://{address}/?tkn=wrong")).await, 403);
     assert_eq!(status(house.url()).await, 101);
-    let public = lodge_ahp::AhpConfig {
-        listen: lodge_ahp::Listen::Tcp("0.0.0.0:0".parse().unwrap()),
-        ..lodge_ahp::AhpConfig::loopback("x")
-    };
-    let refused = lodge_ahp::serve(house.host.clone(), public).await.err().unwrap();
-    assert!(refused.to_string().contains("TLS"), "{refused}");
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ impl Answer {
 }
 
 fn address(house: &House) -> String {
-    house.server.as_ref().unwrap().local_addr().unwrap().to_string()
+    house.server.as_ref().unwrap().local_addr().to_string()
 }
 
 /// One request over HTTP, with these lines in its head.

@@ -196,9 +196,9 @@ async fn lines_of_the_host_itself_are_logs_too() {
     let lines = std::sync::Arc::new(lodge_telemetry::Lines::default());
     let config = lodge_ahp::AhpConfig {
         lines: lines.clone(),
-        ..lodge_ahp::AhpConfig::loopback(TOKEN)
+        ..config()
     };
-    house.server = Some(lodge_ahp::serve(house.host.clone(), config).await.unwrap());
+    house.server = Some(Server::start(&house.host, config).await);
     assert!(!lines.are_heard(Level::ERROR));
     let mut a = house.client("a").await;
     a.request("subscribe", json!({ "channel": "ahp-otlp:/logs/warn" }))

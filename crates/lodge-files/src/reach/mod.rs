@@ -1,5 +1,6 @@
 //! Files that clients read and write, each opened beneath its allowed root (see `beneath`).
 
+mod allowed;
 mod open;
 mod private;
 mod read;
@@ -20,13 +21,17 @@ use rustix::{
     io::Errno,
 };
 
-use self::open::{directory, open_beneath, real_path};
 pub(crate) use self::tree::{names_in, open_directory};
 pub use self::{
+    allowed::Reach,
     private::Private,
     read::Pieces,
     tree::Entry,
     write::{How, Write},
+};
+use self::{
+    allowed::is_project,
+    open::{directory, open_beneath, real_path},
 };
 use crate::Links;
 
@@ -103,6 +108,8 @@ pub struct Root {
     pub write: bool,
     /// Named by a person exactly so: links on the way to it, or in its place, are not followed.
     pub exact: bool,
+    /// A directory that a session works in: it counts unless it holds a home.
+    pub project: bool,
 }
 
 impl Root {
@@ -113,13 +120,28 @@ impl Root {
             read: true,
             write: true,
             exact: false,
+            project: false,
         }
+    }
+
+    /// A directory that a session works in.
+    pub fn project(path: impl Into<PathBuf>) -> Self {
+        Self {
+            project: true,
+            ..Self::whole(path)
+        }
+    }
+
+    /// Whether it counts, when this is where it is without links.
+    fn counts(&self, real: &Path, homes: &[PathBuf]) -> bool {
+        !self.project || is_project(real, homes)
     }
 }
 
 /// The directories that clients may reach.
 pub struct Files {
     roots: Vec<Root>,
+    homes: Vec<PathBuf>,
     private: Private,
 }
 
@@ -148,17 +170,20 @@ pub struct Facts {
 }
 
 impl Files {
-    /// Those beneath these.
-    pub fn new(roots: Vec<Root>) -> Self {
-        Self {
-            roots,
-            private: Private::default(),
-        }
+    /// What nobody reaches.
+    pub fn private(&self) -> &Private {
+        &self.private
     }
 
-    /// Without what is the host's own, whichever way leads there.
-    pub fn without(self, private: Private) -> Self {
-        Self { private, ..self }
+    /// Whether nothing but a grant leads to a path.
+    pub fn is_only_granted(&self, path: &Path) -> bool {
+        let others = self.roots.iter().filter(|root| !root.exact);
+        let others = Self {
+            roots: others.cloned().collect(),
+            homes: self.homes.clone(),
+            private: Private::default(),
+        };
+        !others.allows(path, false)
     }
 
     /// Whether a path is beneath a root by its words; links are the kernel's matter.
@@ -178,12 +203,18 @@ impl Files {
             let fits = |root: &&Root| if write { root.write } else { root.read };
             self.roots.iter().filter(fits)
         };
-        let by_name = fitting().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?.to_owned())));
+        let by_name = fitting().filter_map(|root| {
+            let below = path.strip_prefix(&root.path).ok()?.to_owned();
+            // What is not there gives nothing away.
+            let real = || root.path.canonicalize().unwrap_or_else(|_| root.path.clone());
+            (!root.project || root.counts(&real(), &self.homes)).then_some((root, below))
+        });
         let by_place = || {
             // A client that knows where a link leads names its target.
             fitting().filter_map(|root| {
                 let real = root.path.canonicalize().ok()?;
-                Some((root, path.strip_prefix(real).ok()?.to_owned()))
+                let below = path.strip_prefix(&real).ok()?.to_owned();
+                root.counts(&real, &self.homes).then_some((root, below))
             })
         };
         let depth = |found: &(&Root, PathBuf)| found.1.components().count();

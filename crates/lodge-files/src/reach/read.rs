@@ -8,7 +8,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::{FileError, Files, Result, open::reopen_file};
+use super::{FileError, Files, Reach, Result, open::reopen_file};
 use crate::blocking::run_blocking;
 
 /// Read at a time; a multiple of three, so that pieces can follow each other in base64.
@@ -41,10 +41,12 @@ impl Files {
         let file = file.take(limit);
         Ok(Pieces { file, is_text })
     }
+}
 
+impl Reach {
     /// All that is in a file of at most `limit` bytes.
     pub async fn whole(self, path: PathBuf, limit: u64) -> Result<Vec<u8>> {
-        let read = move |files: &Self| -> Result<Vec<u8>> {
+        let read = move |files: &Files| -> Result<Vec<u8>> {
             let mut bytes = Vec::new();
             files.readable(&path, limit)?.read_to_end(&mut bytes)?;
             Ok(bytes)
@@ -54,7 +56,7 @@ impl Files {
 
     /// The last `limit` bytes of a file, from the beginning of a line.
     pub async fn end_of(self, path: PathBuf, limit: u64) -> Result<String> {
-        let read = move |files: &Self| -> Result<String> {
+        let read = move |files: &Files| -> Result<String> {
             let mut file = files.readable(&path, u64::MAX)?.into_inner();
             let from = file.metadata()?.len().saturating_sub(limit);
             file.seek(SeekFrom::Start(from))?;

@@ -3,12 +3,20 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use super::*;
 
+fn files(roots: Vec<Root>) -> Files {
+    let reach = Reach {
+        roots,
+        ..Reach::default()
+    };
+    reach.files()
+}
+
 fn setup() -> (tempfile::TempDir, Files, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap().join("root");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(dir.path().join("secret"), "secret").unwrap();
-    (dir, Files::new(vec![Root::whole(&root)]), root)
+    (dir, files(vec![Root::whole(&root)]), root)
 }
 
 fn read(files: &Files, path: &Path) -> Result<String> {
@@ -100,7 +108,7 @@ fn a_link_that_is_swapped_all_the_time_never_leads_out() {
 #[test]
 fn pipes_devices_and_processes_are_not_touched() {
     let (_dir, _, root) = setup();
-    let files = Files::new(vec![Root::whole("/")]);
+    let files = files(vec![Root::whole("/")]);
     let pipe = root.join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     // Neither waits for the other end.
@@ -331,7 +339,7 @@ fn things_move_to_another_file_system() {
         return;
     };
     let far = far.path().to_owned();
-    let files = Files::new(vec![Root::whole(&root), Root::whole(&far)]);
+    let files = files(vec![Root::whole(&root), Root::whole(&far)]);
     std::fs::create_dir(root.join("dir")).unwrap();
     std::fs::write(root.join("dir/file"), "x").unwrap();
     std::os::unix::fs::symlink("file", root.join("dir/link")).unwrap();
@@ -375,11 +383,12 @@ fn a_grant_is_for_what_it_names_and_no_more() {
     let dir = dir.path().canonicalize().unwrap();
     std::fs::write(dir.join("other"), "other").unwrap();
     let grant = |path: &Path, write| {
-        Files::new(vec![Root {
+        files(vec![Root {
             path: path.to_owned(),
             read: true,
             write,
             exact: true,
+            project: false,
         }])
     };
     let secret = dir.join("secret");
@@ -417,5 +426,34 @@ fn only_files_of_a_bearable_size_are_read() {
     ] {
         std::fs::write(&file, bytes).unwrap();
         assert_eq!(files.pieces(&file, 10).unwrap().is_text, is_text, "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_holds_a_home_is_no_project() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let home = root.join("home/person");
+    let (work, link) = (home.join("work"), root.join("link"));
+    std::fs::create_dir_all(&work).unwrap();
+    std::os::unix::fs::symlink("/", &link).unwrap();
+    for (directory, expected) in [
+        (work.as_path(), true),
+        (&root.join("elsewhere"), true),
+        (&home, false),
+        (&root.join("home"), false),
+        (&root, false),
+        (&link, false),
+        (Path::new("/"), false),
+    ] {
+        let reach = Reach {
+            roots: vec![Root::project(directory)],
+            homes: vec![home.clone()],
+            ..Reach::default()
+        };
+        let files = reach.files();
+        let inside = directory.join("file");
+        assert_eq!(files.allows(&inside, false), expected, "{directory:?}");
+        assert_eq!(files.is_only_granted(&inside), !expected, "{directory:?}");
     }
 }

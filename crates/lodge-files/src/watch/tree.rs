@@ -255,10 +255,14 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reach::{Files, Root, temporary_name};
+    use crate::reach::{Reach, Root, temporary_name};
 
     fn watch(dir: &Path, at: &str, filter: Filter) -> Tree {
-        Files::new(vec![Root::whole(dir)]).watch(&dir.join(at), filter).unwrap()
+        let reach = Reach {
+            roots: vec![Root::whole(dir)],
+            ..Reach::default()
+        };
+        reach.files().watch(&dir.join(at), filter).unwrap()
     }
 
     fn seen(tree: &mut Tree, most: usize) -> String {

@@ -20,7 +20,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Automations, Backlog, Clock, Connections, Decisions, HostError, Lifecycle, Metrics, RegisterError, SessionSummary,
+    Automations, Backlog, Clock, Connections, Counter, Decisions, HostError, Lifecycle, Metrics, PushSubscriptions,
+    RegisterError, SessionSummary,
     keeper::Keeper,
     marks::SessionMarks,
     migrate,
@@ -88,6 +89,7 @@ pub(crate) struct Inner {
     host_settings: Arc<HostSettings>,
     pub(crate) marks: Arc<SessionMarks>,
     pub(crate) decisions: Decisions,
+    push: Arc<PushSubscriptions>,
     automations: Arc<Automations>,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) memories: Arc<Memories>,
@@ -141,6 +143,7 @@ impl Host {
             schedules: Arc::new(SessionSchedules::new(host.clone(), &registers, clock, stop.clone())),
             marks: SessionMarks::new(&registers),
             decisions: Decisions::new(&registers),
+            push: Arc::new(PushSubscriptions::new(&registers)),
             registers,
             host_settings: settings,
             stop,
@@ -184,6 +187,16 @@ impl Host {
     /// What people turned on and off for more than one session.
     pub fn decisions(&self) -> &Decisions {
         &self.0.decisions
+    }
+
+    /// What is kept for web push.
+    pub fn push_subscriptions(&self) -> &Arc<PushSubscriptions> {
+        &self.0.push
+    }
+
+    /// Numbers above all that were handed out under a name before. One at a time may count under it.
+    pub fn counter(&self, name: &'static str) -> Counter {
+        Counter::open(&self.0.registers, name)
     }
 
     /// The settings of the host as a whole.

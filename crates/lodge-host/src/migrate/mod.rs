@@ -7,7 +7,7 @@ mod sessions;
 mod words;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::to_raw_value};
 
 pub(crate) use self::words::OldMessage;
-use crate::{Decision, RegisterError, decisions::skill_key, registers::Registers};
+use crate::{Decision, PushSubscription, RegisterError, counter, decisions::skill_key, push, registers::Registers};
 
 /// What is added to the name of a file that was read.
 const MIGRATED: &str = "migrated";
@@ -76,6 +76,8 @@ pub(crate) fn migrate(home: &Home, registers: &Arc<dyn Registers>) {
         |id, record| client(id, record, registers),
         registers,
     );
+    file(&face.join("seq"), |text| numbers(text, registers), registers);
+    file(&face.join("push.json"), |text| push(text, registers), registers);
     file(
         &home.path().join(SKILLS_FILE),
         |text| skills(text, registers),
@@ -179,8 +181,8 @@ struct Line {
 }
 
 /// The last record of each key.
-fn last_lines(text: &[u8]) -> std::collections::BTreeMap<String, Value> {
-    let mut found = std::collections::BTreeMap::new();
+fn last_lines(text: &[u8]) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
     // A line that cannot be read said nothing to the earlier build, either.
     let lines = text
         .split(|byte| *byte == b'\n')
@@ -207,7 +209,7 @@ struct OldDecision {
     #[serde(default)]
     everywhere: Option<bool>,
     #[serde(default)]
-    places: std::collections::BTreeMap<String, bool>,
+    places: BTreeMap<String, bool>,
 }
 
 fn decision(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
@@ -223,6 +225,34 @@ fn decision(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(
 fn client(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
     let known: crate::KnownClient = serde_json::from_value(record)?;
     set(registers, &format!("client/{id}"), &known)
+}
+
+/// The highest number that AHP clients can have seen.
+fn numbers(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    let reserved = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+    let reserved: u64 = reserved.unwrap_or_else(|| {
+        tracing::error!(
+            "the file with the last sequence number contains none; numbering continues with much higher ones"
+        );
+        counter::beyond()
+    });
+    set(registers, &format!("{}/ahp", counter::REGISTER), &reserved)
+}
+
+#[derive(Deserialize)]
+struct OldPush {
+    key: String,
+    #[serde(default)]
+    subscriptions: BTreeMap<String, PushSubscription>,
+}
+
+fn push(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    let OldPush { key, subscriptions } = serde_json::from_slice(text)?;
+    set(registers, &format!("{}/{}", push::KEY, push::THE_KEY), &key)?;
+    for (device, wanted) in subscriptions {
+        set(registers, &format!("{}/{device}", push::SUBSCRIPTIONS), &wanted)?;
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]

@@ -176,6 +176,10 @@ impl Registers for FileRegisters {
         Ok(inner.revision)
     }
 
+    fn revision(&self) -> u64 {
+        self.current().revision
+    }
+
     fn sync(&self) -> io::Result<()> {
         let file = self.inner.lock().file.as_ref().map(File::try_clone).transpose()?;
         file.map_or(Ok(()), |file| file.sync_data())
@@ -197,8 +201,12 @@ impl Inner {
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             match serde_json::from_slice::<Line<'_>>(line) {
                 Ok(line) => inner.take(&line),
-                // What a crash cut short was never told to anybody.
-                Err(_) => damaged += usize::from(line.ends_with(b"\n")),
+                // What a crash cut short was never told to anybody. Any other was a revision.
+                Err(_) if line.ends_with(b"\n") => {
+                    inner.revision += 1;
+                    damaged += 1;
+                }
+                Err(_) => {}
             }
         }
         (inner, damaged)

@@ -51,6 +51,9 @@ pub(crate) trait Registers: Send + Sync {
     /// Sets a record, or removes it. Once this returns, a host that is killed has it.
     fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError>;
 
+    /// The last revision that was given out; 0 where nothing was ever set, as far as anybody can tell.
+    fn revision(&self) -> u64;
+
     /// Blocks until a machine that loses power has everything that was set before.
     fn sync(&self) -> io::Result<()>;
 }
@@ -96,6 +99,11 @@ impl<T: Serialize + DeserializeOwned> Register<T> {
 
     pub(crate) fn remove(&self, id: &str) -> Result<(), RegisterError> {
         self.all.set(&self.key(id), None).map(drop)
+    }
+
+    /// Blocks until a machine that loses power has them.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.all.sync()
     }
 
     /// One that cannot be read stays in the file, and the rest goes on without it.

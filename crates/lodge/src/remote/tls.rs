@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use jiff::ToSpan;
-use lodge_ahp::TlsFiles;
 use lodge_files::replace;
+use lodge_http::TlsFiles;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 
 use super::{own_address, pin::Pin};

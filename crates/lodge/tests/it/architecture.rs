@@ -221,6 +221,8 @@ fn the_ahp_face_reaches_for_no_files_and_blocks_nothing() {
             "unix::fs",
             "rustix::fs",
             "spawn_blocking",
+            "canonicalize(",
+            "path.is_dir(",
         ];
         !path.ends_with("tests.rs") && reaches.iter().any(|word| code.contains(word))
     });

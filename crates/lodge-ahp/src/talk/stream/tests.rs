@@ -54,7 +54,7 @@ impl Fixture {
             subscriptions: 1000,
         };
         let root: RootState = serde_json::from_value(json!({ "agents": [] })).unwrap();
-        let core = Core::new(lodge_files::Counter::open(&dir.join("seq")).unwrap(), root, bounds);
+        let core = Core::new(lodge_host::Counter::unkept(), root, bounds);
         let numbers = core.numbers.clone();
         let mut inner = Inner {
             core,

@@ -7,9 +7,9 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use lodge_host::Slot;
+use lodge_host::{Link, Slot};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -18,8 +18,17 @@ use tokio_tungstenite::{
     },
 };
 
-/// A WebSocket of a client.
-pub(crate) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+/// A WebSocket of a client, whatever carries it.
+pub type Socket = WebSocketStream<Box<dyn Link>>;
+
+/// How WebSockets of clients are read and written, with messages of at most so many bytes.
+pub fn socket_config(message_bytes: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(message_bytes))
+        .max_frame_size(Some(message_bytes))
+        .read_buffer_size(8 << 10)
+        .write_buffer_size(32 << 10)
+}
 
 /// A request that can become a WebSocket.
 pub(crate) struct Upgrade {
@@ -59,7 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 
 impl Upgrade {
     /// Lets the client in, unless there are too many. Its place is taken for as long as `serve` runs.
-    pub(crate) fn accept<F, R>(self, frame_bytes: usize, serve: F) -> Response
+    pub(crate) fn accept<F, R>(self, message_bytes: usize, serve: F) -> Response
     where
         F: FnOnce(Socket) -> R + Send + 'static,
         R: Future<Output = ()> + Send,
@@ -67,16 +76,13 @@ impl Upgrade {
         if let Err(error) = self.slot.authenticate() {
             return (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response();
         }
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(frame_bytes))
-            .max_frame_size(Some(frame_bytes))
-            .read_buffer_size(8 << 10)
-            .write_buffer_size(32 << 10);
         let (upgrade, slot) = (self.upgrade, self.slot);
         tokio::spawn(async move {
             // A client that left meanwhile.
             let Ok(upgraded) = upgrade.await else { return };
-            serve(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await).await;
+            let stream: Box<dyn Link> = Box::new(TokioIo::new(upgraded));
+            let config = socket_config(message_bytes);
+            serve(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await).await;
             drop(slot);
         });
         let mut headers = HeaderMap::new();

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::TlsAcceptor;
 
-use crate::config::TlsFiles;
+use crate::TlsFiles;
 
 /// What is wrong with a certificate or its key.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,233 @@
+//! Why actions are not accepted, in words for people. Each concern has its own reasons.
+
+use lodge_host::{AgentError, HostError, RegisterError};
+
+use super::{directories::MOST_DIRECTORIES, session::TITLE, settings::ROOM};
+use crate::terminals::TerminalRefusal;
+
+/// Why an action is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("the action has no type")]
+    NoType,
+    #[error("no channel is named")]
+    NoChannel,
+    #[error("{0} is not an action of this host")]
+    UnknownAction(String),
+    /// Not named: clients of other dialects call it otherwise.
+    #[error("a field of the action is missing or has the wrong type")]
+    WrongField,
+    #[error("the action cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    #[error("clients cannot dispatch this for {0}")]
+    NotFor(&'static str),
+    #[error("{0}")]
+    Role(String),
+    #[error("there is no such chat")]
+    NoChat,
+    #[error("there is no such session")]
+    NoSession,
+    #[error("the session is not open; try again")]
+    NotOpen,
+    #[error("the session ended; try again")]
+    Ended,
+    #[error(transparent)]
+    Turn(#[from] TurnRefusal),
+    #[error(transparent)]
+    Call(#[from] CallRefusal),
+    #[error(transparent)]
+    Answer(#[from] AnswerRefusal),
+    #[error(transparent)]
+    Directory(#[from] DirectoryRefusal),
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
+    #[error(transparent)]
+    Service(#[from] ServiceRefusal),
+    #[error(transparent)]
+    Terminal(#[from] TerminalRefusal),
+    #[error("settings may have at most {} KiB", ROOM / 1024)]
+    SettingsTooLarge,
+    #[error("the settings cannot be saved: {0}")]
+    SettingsUnsaved(#[source] RegisterError),
+    #[error("cannot save it: {0}")]
+    Unsaved(#[from] RegisterError),
+    #[error("cannot save it: {0}")]
+    Unrecorded(#[source] AgentError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// What other parts of the face say.
+    #[error("{0}")]
+    Said(String),
+}
+
+impl From<String> for Refusal {
+    fn from(said: String) -> Self {
+        Self::Said(said)
+    }
+}
+
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        refusal.to_string()
+    }
+}
+
+/// About turns, messages that wait, and drafts.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TurnRefusal {
+    #[error("a sub-agent's chat can only be read")]
+    ReadOnly,
+    #[error("clients act for people: the message's origin must be \"user\"")]
+    Origin,
+    #[error("clients write for people: the draft's origin must be \"user\"")]
+    DraftOrigin,
+    #[error("the session is not ready")]
+    NotReady,
+    #[error("the session is not open; send the message again")]
+    NotOpen,
+    #[error("a turn is running; queue the message, or steer with it")]
+    Busy,
+    #[error("a turn is running")]
+    StillRunning,
+    #[error("the turn does not end; try again")]
+    Unending,
+    #[error("no such turn is running")]
+    NotRunning,
+    #[error("there is no such turn")]
+    NoTurn,
+    #[error("a turn needs an id of its own")]
+    TurnId,
+    #[error("startedAt is not a time as RFC 3339 writes it")]
+    StartedAt,
+    #[error("only the last turn can be resumed, and only if its error says so")]
+    NotResumable,
+    #[error("the log does not tell where that turn ends")]
+    EndUnknown,
+    #[error("there is no such queued message")]
+    NotQueued,
+    #[error("a message needs an id of its own")]
+    MessageId,
+    #[error("a message with this id waits for something else; remove it first")]
+    WaitsElsewhere,
+    #[error("the agent already has this message")]
+    Taken,
+    #[error("the message is empty")]
+    Empty,
+    #[error("cannot save the message: {0}")]
+    Unsaved(#[source] AgentError),
+}
+
+/// About tool calls.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallRefusal {
+    #[error("there is no such tool call in the running turn")]
+    NoCall,
+    #[error("the tool call does not wait for a confirmation")]
+    NotAsked,
+    #[error("there is no such option")]
+    NoOption,
+    #[error("the option contradicts the answer")]
+    Contradiction,
+    #[error("what a person edited can be allowed once or for the session, not always")]
+    EditedOnce,
+    #[error("another client runs this tool")]
+    OtherClient,
+    #[error("the tool call is not one that a client runs now")]
+    NotOfClient,
+    #[error("the tool call waits for somebody to sign in")]
+    WaitsForSignIn,
+    #[error("the tool call does not run")]
+    NotRunning,
+    #[error("the tool call's result does not wait for a confirmation")]
+    ResultNotAsked,
+}
+
+/// About answers to questions.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerRefusal {
+    #[error("there is no such open question")]
+    NoQuestion,
+    #[error("there is no question {0:?}")]
+    Unknown(String),
+    #[error("the answer to {0:?} has the wrong type")]
+    WrongType(String),
+    #[error("{0:?} must be answered")]
+    Required(String),
+    #[error("the agent no longer waits for this")]
+    Over,
+    #[error("this is not a question to a person")]
+    NotForPeople,
+}
+
+/// About the directories of sessions and chats.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum DirectoryRefusal {
+    #[error("{0} is not a directory of this host")]
+    Elsewhere(String),
+    #[error("{0} is not a directory that exists")]
+    NotThere(String),
+    #[error("no directory is named")]
+    Unnamed,
+    #[error("a session has at most {MOST_DIRECTORIES} directories")]
+    TooMany,
+    #[error("a session stays in the directory that it works in")]
+    SessionStays,
+    #[error("a chat stays in the directory that it works in")]
+    ChatStays,
+    #[error("a chat of the session works in this directory")]
+    InUse,
+    #[error("a sub-agent works where its agent does")]
+    OfSubAgent,
+    #[error("this is not a working directory of the session")]
+    NotOfSession,
+    #[error("name the directory that the chat works in first")]
+    OwnFirst,
+}
+
+/// About sessions as a whole.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionRefusal {
+    #[error("a title has 1 to {TITLE} characters")]
+    Title,
+    #[error("the organisation's policy forbids approving everything without a question")]
+    ForbiddenByPolicy,
+    #[error("a client can only speak for itself")]
+    NotItself,
+    #[error("another client is active")]
+    OtherActive,
+    #[error("this session has no such customization")]
+    NoCustomization,
+    #[error("this cannot be turned off")]
+    AlwaysOn,
+    #[error("too many decisions for other sessions")]
+    TooManyDecisions,
+    #[error("this session has no such MCP server")]
+    NoServer,
+    #[error("servers start with the first message of a session")]
+    NotBegun,
+    #[error("this server is turned off")]
+    ServerOff,
+    #[error("{value} is not a value for {key:?}")]
+    WrongValue { key: String, value: serde_json::Value },
+    #[error("there is no model {0:?}")]
+    NoModel(String),
+    #[error("{0:?} cannot be changed")]
+    Fixed(String),
+    #[error("a session that has begun stays where it works")]
+    Begun,
+}
+
+/// About channels that are neither chats nor sessions.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServiceRefusal {
+    #[error("this client knows nothing of automations")]
+    NoAutomations,
+    #[error("clients cannot dispatch anything here")]
+    Nothing,
+    #[error("these changes are not reviewed")]
+    NotReviewed,
+    #[error("{0} is not among the changes")]
+    NotChanged(String),
+}

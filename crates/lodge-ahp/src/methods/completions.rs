@@ -1,0 +1,380 @@
+//! What completes a message: commands, files, names that they define, other chats.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use ahp_types::{
+    commands::{CompletionItem, CompletionsResult},
+    common::JsonObject,
+    state::{
+        MessageAttachment, MessageChatAttachment, MessageResourceAttachment, SimpleMessageAttachment, TextPosition,
+        TextRange, TextSelection,
+    },
+};
+use lodge_files::{Completions as Names, Found, Mention, Symbol, mention};
+use lodge_host::CommandInfo;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Request;
+use crate::{
+    rpc::{self, RpcError, RpcResult, code},
+    uri,
+};
+
+/// So many completions are offered at most.
+const COMPLETIONS: usize = 50;
+
+/// What a reference to another chat begins with, after its `#`.
+const CHAT: &str = "chat:";
+
+/// What clients show a file as.
+const DOCUMENT: &str = "document";
+
+/// A place in a file, and what is inserted for it.
+struct Offer {
+    insert: String,
+    resource: MessageResourceAttachment,
+}
+
+/// What clients are told of a command.
+#[derive(Serialize)]
+struct CommandMeta<'a> {
+    command: &'a str,
+    description: &'a str,
+    hint: Option<&'a str>,
+}
+
+/// What clients are told of a name in a file.
+#[derive(Serialize)]
+struct SymbolMeta<'a> {
+    uri: &'a str,
+    kind: &'a str,
+    path: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Completions {
+    #[serde(default)]
+    channel: Option<String>,
+    #[serde(default)]
+    session: Option<String>,
+    kind: String,
+    text: String,
+    offset: rpc::Whole,
+}
+
+/// Files of the session's directory for what follows an `@` or `#`, there also names that they define; commands for a `/` at the beginning.
+pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
+    let params: Completions = rpc::params(request.params)?;
+    if params.kind != "userMessage" {
+        return Err(RpcError::params(format!(
+            "there are no completions for {:?}",
+            params.kind
+        )));
+    }
+    let thing = if request.is_seed() { "session" } else { "chat" };
+    let named = params
+        .channel
+        .or(params.session)
+        .ok_or_else(|| RpcError::params(format!("no {thing} is named")))?;
+    request
+        .face
+        .open(&named)
+        .await
+        .map_err(|_| RpcError::new(code::SESSION_NOT_FOUND, format!("there is no {thing} {named}")))?;
+    let length = params.text.encode_utf16().count();
+    let offset = usize::try_from(params.offset.0).unwrap_or(usize::MAX);
+    if offset > length {
+        return Err(RpcError::params("the offset is outside the text"));
+    }
+    if let Some(word) = command(&params.text, offset) {
+        return commands(request, &named, &word, offset).await;
+    }
+    let items = match mention(&params.text, offset) {
+        Some(typed) if typed.trigger != '/' => {
+            let mut items = other_chats(request, &named, &typed, offset);
+            items.extend(files(request, &named, typed, offset).await);
+            items.truncate(COMPLETIONS);
+            items
+        }
+        _ => Vec::new(),
+    };
+    rpc::ok(CompletionsResult { items })
+}
+
+/// The beginning of a command that is being typed.
+fn command(text: &str, offset: usize) -> Option<String> {
+    let units: Vec<u16> = text.encode_utf16().take(offset).collect();
+    let before = String::from_utf16_lossy(&units);
+    let word = before.strip_prefix('/')?;
+    (!word.contains(|c: char| c.is_whitespace() || c == '/')).then(|| word.to_lowercase())
+}
+
+/// The commands that begin so, then those that have it in their names.
+async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) -> RpcResult {
+    let (id, has_begun) = {
+        // Editors ask with the session's address.
+        let inner = request.face.inner.lock();
+        let of_session = inner.core.sessions.get(chat).map(|entry| &*entry.default_chat);
+        let chat = of_session.unwrap_or(chat);
+        let has_begun = inner
+            .core
+            .chats
+            .get(chat)
+            .is_some_and(|chat| !chat.store().turns().is_empty());
+        (inner.talks.get(chat).map(|talk| talk.host_id.clone()), has_begun)
+    };
+    let session = match id {
+        Some(id) => request.face.open_session(&id).await.ok(),
+        None => None,
+    };
+    let known = match session {
+        Some(session) => session.commands().await,
+        None => future_commands(request, chat).await,
+    };
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for command in known {
+        let begins = command.name.starts_with(word);
+        // What nothing was said in yet is called by the first thing that is.
+        let is_early = command.name == "rename" && !has_begun;
+        if is_early || !begins && !command.name.contains(word) {
+            continue;
+        }
+        let insert = format!("/{} ", command.name);
+        let meta = CommandMeta {
+            command: &command.name,
+            description: &command.description,
+            hint: command.hint.as_deref(),
+        };
+        let attachment = MessageAttachment::Simple(SimpleMessageAttachment {
+            label: insert.trim_end().to_owned(),
+            range: None,
+            display_kind: Some("command".to_owned()),
+            meta: object(&meta),
+            model_representation: None,
+        });
+        let item = item(insert, (0, offset), attachment);
+        if begins { first.push(item) } else { later.push(item) }
+    }
+    first.extend(later);
+    first.truncate(COMPLETIONS);
+    rpc::ok(CompletionsResult { items: first })
+}
+
+/// The commands that a chat will have in which nobody spoke yet.
+async fn future_commands(request: &Request<'_>, chat: &str) -> Vec<CommandInfo> {
+    let plugins = {
+        let inner = request.face.inner.lock();
+        let talk = inner.core.session_of(chat).and_then(|session| {
+            let entry = inner.core.sessions.get(&session)?;
+            inner.talks.get(&entry.default_chat)
+        });
+        talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
+    };
+    let cwd = directories(request, chat).into_iter().next().unwrap_or_default();
+    request.face.host.commands(cwd, plugins).await
+}
+
+/// Other chats of the session that can be referred to by `#chat:`, as they are after their last turn.
+fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: usize) -> Vec<CompletionItem> {
+    let word = typed.word.to_lowercase();
+    let wanted = match word.strip_prefix(CHAT) {
+        Some(wanted) => wanted,
+        None if !word.is_empty() && CHAT.starts_with(&word) => "",
+        None => return Vec::new(),
+    };
+    let inner = request.face.inner.lock();
+    let session = inner.core.session_of(channel);
+    let Some(entry) = session.and_then(|session| inner.core.sessions.get(&session)) else {
+        return Vec::new();
+    };
+    let asked = if inner.talks.contains_key(channel) {
+        channel
+    } else {
+        &*entry.default_chat
+    };
+    let others = entry
+        .state
+        .chats
+        .iter()
+        .filter(|chat| typed.trigger == '#' && chat.resource != asked);
+    let items = others.filter_map(|chat| {
+        let last = inner.core.chats.get(chat.resource.as_str())?.store().turns().last()?;
+        let is_default = chat.title.is_empty() && *entry.default_chat == *chat.resource;
+        let title = if is_default { &entry.state.title } else { &chat.title };
+        let label = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let fits = !label.is_empty() && label.to_lowercase().contains(wanted);
+        (fits && inner.talks.contains_key(chat.resource.as_str())).then(|| {
+            let insert = format!("#{CHAT}{label} ");
+            let attachment = MessageAttachment::Chat(MessageChatAttachment {
+                label,
+                range: None,
+                display_kind: None,
+                meta: None,
+                resource: chat.resource.clone(),
+                end_turn: Some(last.id.to_string()),
+            });
+            item(insert, (typed.start, offset), attachment)
+        })
+    });
+    items.collect()
+}
+
+async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Vec<CompletionItem> {
+    let roots = directories(request, channel);
+    let (indexes, symbols) = (&request.face.indexes, &request.face.symbols);
+    let with_symbols = typed.trigger == '#' && !typed.word.is_empty();
+    let found = symbols.complete(indexes, roots.clone(), typed.word, with_symbols, COMPLETIONS);
+    let of_root = |found: Names| {
+        let Names { root, symbols, files } = &found;
+        let symbols = symbols.iter().map(|symbol| of_symbol(root, symbol));
+        let files = files.iter().map(|found| of_file(root, found, typed.trigger));
+        symbols.chain(files).collect()
+    };
+    let mut offers = in_turn(found.await.into_iter().map(of_root).collect());
+    tell_apart(&roots, &mut offers);
+    let range = (typed.start, offset);
+    let items = offers.into_iter();
+    items
+        .map(|offer| item(offer.insert, range, MessageAttachment::Resource(offer.resource)))
+        .collect()
+}
+
+/// The best of each directory, then the second best of each, and so on. What lies in two of them is one thing.
+fn in_turn(lists: Vec<Vec<Offer>>) -> Vec<Offer> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut offers: Vec<Offer> = Vec::new();
+    while offers.len() < COMPLETIONS {
+        let next: Vec<Offer> = lists.iter_mut().filter_map(Iterator::next).collect();
+        if next.is_empty() {
+            break;
+        }
+        for offer in next {
+            let place = |offer: &Offer| (offer.resource.uri.clone(), offer.resource.selection.clone());
+            if !offers.iter().any(|known| place(known) == place(&offer)) {
+                offers.push(offer);
+            }
+        }
+    }
+    offers.truncate(COMPLETIONS);
+    offers
+}
+
+/// A file is called by its name, which is a reference to it; a directory is a step on the way to one.
+fn of_file(root: &Path, found: &Found, trigger: char) -> Offer {
+    let name = found.path.rsplit('/').next().unwrap_or(&found.path);
+    let (kind, insert, label) = if found.is_dir {
+        ("directory", format!("{trigger}{}/", found.path), &*found.path)
+    } else {
+        (DOCUMENT, format!("{trigger}{name}"), name)
+    };
+    let resource = resource(uri::file(root.join(&found.path)), label, kind);
+    Offer { insert, resource }
+}
+
+/// Files of the same name are shown with where they are.
+fn tell_apart(roots: &[PathBuf], offers: &mut [Offer]) {
+    let mut named: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, Offer { resource, .. }) in offers.iter().enumerate() {
+        if resource.display_kind.as_deref() == Some(DOCUMENT) {
+            named.entry(resource.label.clone()).or_default().push(at);
+        }
+    }
+    for at in named.into_values().filter(|same| same.len() > 1).flatten() {
+        let resource = &mut offers[at].resource;
+        let Some(path) = uri::path(&resource.uri) else { continue };
+        // The innermost of the directories that it lies in.
+        let owner = roots
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len());
+        let Some(root) = owner else { continue };
+        let below = path.strip_prefix(root).unwrap_or(&path).display();
+        resource.label = format!("{} • {below}", short_name(roots, root));
+    }
+}
+
+/// A directory by the fewest of its last parts that no other directory ends with.
+fn short_name(roots: &[PathBuf], root: &Path) -> String {
+    let ends = |path: &Path, count: usize| -> PathBuf {
+        let parts: Vec<_> = path.components().collect();
+        parts[parts.len().saturating_sub(count)..].iter().collect()
+    };
+    let is_alone = |count: &usize| {
+        let shared = |other: &&PathBuf| other.as_path() != root && ends(other, *count) == ends(root, *count);
+        !roots.iter().any(|other| shared(&other))
+    };
+    let count = (1..=root.components().count()).find(is_alone).unwrap_or(usize::MAX);
+    ends(root, count).display().to_string()
+}
+
+fn of_symbol(root: &Path, symbol: &Symbol) -> Offer {
+    let uri = uri::file(root.join(&*symbol.path));
+    let position = |column: usize| TextPosition {
+        line: whole(symbol.line),
+        character: whole(column),
+    };
+    let range = TextRange {
+        start: position(symbol.column),
+        end: position(symbol.column + symbol.name.encode_utf16().count()),
+    };
+    let meta = SymbolMeta {
+        uri: &uri,
+        kind: &symbol.kind,
+        path: &symbol.path,
+    };
+    let resource = MessageResourceAttachment {
+        selection: Some(TextSelection { range }),
+        meta: object(&meta),
+        ..resource(uri.clone(), &symbol.name, "symbol")
+    };
+    Offer {
+        insert: format!("#{} ", symbol.name),
+        resource,
+    }
+}
+
+/// A place in a file that can be attached.
+fn resource(uri: String, label: &str, kind: &str) -> MessageResourceAttachment {
+    MessageResourceAttachment {
+        label: label.to_owned(),
+        range: None,
+        display_kind: Some(kind.to_owned()),
+        meta: None,
+        uri,
+        size_hint: None,
+        content_type: None,
+        nonce: None,
+        selection: None,
+    }
+}
+
+fn item(insert_text: String, (start, end): (usize, usize), attachment: MessageAttachment) -> CompletionItem {
+    CompletionItem {
+        insert_text,
+        range_start: Some(whole(start)),
+        range_end: Some(whole(end)),
+        attachment,
+    }
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn object(meta: &impl Serialize) -> Option<JsonObject> {
+    match serde_json::to_value(meta) {
+        Ok(Value::Object(meta)) => Some(meta),
+        _ => None,
+    }
+}
+
+/// The directories of a chat, or of the default chat of a session.
+fn directories(request: &Request<'_>, channel: &str) -> Vec<PathBuf> {
+    let inner = request.face.inner.lock();
+    let all = inner.directories_of(channel);
+    all.iter().filter_map(|directory| uri::path(directory)).collect()
+}
