@@ -149,6 +149,8 @@ pub struct ExternalResult {
     pub binaries: Vec<(String, String)>,
     /// Structured blocks.
     pub contents: Vec<ContentBlock>,
+    /// What it found that the model may cite, as [`lodge_models::CitableSource`].
+    pub citable: Vec<Value>,
 }
 
 /// What the person answered.

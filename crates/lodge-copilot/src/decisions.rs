@@ -72,6 +72,8 @@ pub(crate) struct FullResult {
     binary_results_for_llm: Option<Vec<Binary>>,
     #[serde(default)]
     contents: Option<Vec<Value>>,
+    #[serde(default)]
+    citable_sources: Option<Vec<Value>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -110,6 +112,7 @@ pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String
                 .flatten()
                 .filter_map(|block| serde_json::from_value::<ContentBlock>(block).ok())
                 .collect(),
+            citable: full.citable_sources.unwrap_or_default(),
         }),
     }
 }
