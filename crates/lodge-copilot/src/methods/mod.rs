@@ -1,5 +1,6 @@
 //! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
 
+pub(crate) mod absent;
 mod account;
 mod agents;
 mod canvas;
@@ -14,7 +15,7 @@ mod installed;
 mod instructions;
 mod mcp;
 mod metadata;
-mod model;
+pub(crate) mod model;
 mod permissions;
 pub(crate) mod plugins;
 mod queue;
