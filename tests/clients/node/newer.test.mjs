@@ -101,6 +101,32 @@ test("calls that wait for the app, settings of sub-agents and commands can be as
   assert.ok(commands.every(({ kind, description }) => kind === "builtin" && description));
 });
 
+test("an app keeps strings with a session, within bounds, until the session is deleted", async ({ start }) => {
+  const client = start();
+  const { session: chat } = await session(client);
+  const call = (name, params) => caller(client, chat.sessionId)(`session.metadata.${name}ClientMetadata`, params);
+  await chat.sendAndWait({ prompt: "say hello" });
+  assert.deepEqual(await call("get"), {});
+  assert.deepEqual(await call("update", { set: { "app/colour": "red", "app/size": "1" } }), { "app/colour": "red", "app/size": "1" });
+  assert.deepEqual(await call("update", { remove: ["app/size", "app/colour"], set: { "app/colour": "blue" } }), { "app/colour": "blue" });
+  for (const set of [{ "": "x" }, { "github/x": "x" }, { ["k".repeat(257)]: "x" }, { "app/long": "x".repeat((16 << 10) + 1) }]) {
+    await assert.rejects(call("update", { clear: true, set }));
+  }
+  const many = Object.fromEntries(Array.from({ length: 128 }, (_, at) => [`app/${at}`, "x"]));
+  await assert.rejects(call("update", { set: many }), /128 entries/);
+  assert.deepEqual(await call("get"), { "app/colour": "blue" }, "what is refused changes nothing");
+  await client.forceStop();
+  const again = start();
+  await again.start();
+  const several = (params) => again.connection.sendRequest("sessions.getClientMetadata", params);
+  const kept = { status: "ok", sessionId: chat.sessionId, metadata: { "app/colour": "blue" } };
+  const missing = { status: "notFound", sessionId: "nosuch" };
+  assert.deepEqual(await several({ sessionIds: ["nosuch", chat.sessionId] }), [missing, kept]);
+  assert.deepEqual((await several({ sessionIds: [chat.sessionId], keys: ["app/size"] }))[0].metadata, {});
+  await again.deleteSession(chat.sessionId);
+  assert.equal((await several({ sessionIds: [chat.sessionId] }))[0].status, "notFound");
+});
+
 /** Opens a session with options that the installed SDK does not send. */
 async function create(client, options) {
   await client.start();

@@ -31,9 +31,6 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
         "Lodge does not guess what a session will cost",
     ),
     ("session.debug.", "`lodge export` has a session's log"),
-    ("session.metadata.getClientMetadata", CLIENT_METADATA),
-    ("session.metadata.updateClientMetadata", CLIENT_METADATA),
-    ("sessions.getClientMetadata", CLIENT_METADATA),
     ("session.autopilotObjective.", OBJECTIVE),
     ("session.workspaces.autopilotObjectiveExists", OBJECTIVE),
     ("session.workspaces.readAutopilotObjective", OBJECTIVE),
@@ -70,7 +67,6 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
 const WORKFLOWS: &str = "there are no agent factories or workflows";
 const EXTENSIONS: &str = "Lodge starts no extensions";
 const CLIENT_TASKS: &str = "tasks are Lodge's own sub-agents and commands";
-const CLIENT_METADATA: &str = "Lodge keeps nothing for an app beside its sessions";
 const OBJECTIVE: &str = "autopilot has no objective beside the conversation";
 const SUMMARIES: &str = "only compactions make summaries";
 const OAUTH: &str = "signing in is `session.mcp.oauth.login` or an answer to `mcp.oauth_required`";

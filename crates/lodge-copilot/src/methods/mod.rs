@@ -4,6 +4,7 @@ pub(crate) mod absent;
 mod account;
 mod agents;
 mod canvas;
+mod client_data;
 mod commands;
 pub(crate) mod core;
 mod elsewhere;
@@ -82,6 +83,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &workspace::WORKSPACE,
     &storage::STORAGE,
     &metadata::METADATA,
+    &client_data::CLIENT_DATA,
     &shell::SHELL,
     &instructions::INSTRUCTIONS,
     &ui::UI,
