@@ -127,7 +127,7 @@ pub enum PermissionDecision {
 #[derive(Debug, Clone)]
 pub enum ToolAnswer {
     /// It ran.
-    Result(ExternalResult),
+    Result(Box<ExternalResult>),
     /// It threw. The model is not told why.
     Error(String),
 }

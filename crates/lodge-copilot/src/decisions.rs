@@ -88,13 +88,13 @@ struct Binary {
 pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String>) -> ToolAnswer {
     match (result, error) {
         (_, Some(error)) => ToolAnswer::Error(error),
-        (None, None) => ToolAnswer::Result(text_result(String::new())),
-        (Some(ToolResultParams::Text(text)), None) => ToolAnswer::Result(text_result(text)),
-        (Some(ToolResultParams::Other(value)), None) => ToolAnswer::Result(text_result(match value {
+        (None, None) => text_result(String::new()),
+        (Some(ToolResultParams::Text(text)), None) => text_result(text),
+        (Some(ToolResultParams::Other(value)), None) => text_result(match value {
             Value::Null => String::new(),
             value => value.to_string(),
-        })),
-        (Some(ToolResultParams::Full(full)), None) => ToolAnswer::Result(ExternalResult {
+        }),
+        (Some(ToolResultParams::Full(full)), None) => ToolAnswer::Result(Box::new(ExternalResult {
             text: full.text_result_for_llm,
             result_type: full.result_type.unwrap_or_else(|| "success".to_owned()),
             error: full.error,
@@ -113,16 +113,16 @@ pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String
                 .filter_map(|block| serde_json::from_value::<ContentBlock>(block).ok())
                 .collect(),
             citable: full.citable_sources.unwrap_or_default(),
-        }),
+        })),
     }
 }
 
-fn text_result(text: String) -> ExternalResult {
-    ExternalResult {
+fn text_result(text: String) -> ToolAnswer {
+    ToolAnswer::Result(Box::new(ExternalResult {
         text,
         result_type: "success".to_owned(),
         ..ExternalResult::default()
-    }
+    }))
 }
 
 #[cfg(test)]
