@@ -127,7 +127,7 @@ pub enum PermissionDecision {
 #[derive(Debug, Clone)]
 pub enum ToolAnswer {
     /// It ran.
-    Result(ExternalResult),
+    Result(Box<ExternalResult>),
     /// It threw. The model is not told why.
     Error(String),
 }
@@ -149,6 +149,8 @@ pub struct ExternalResult {
     pub binaries: Vec<(String, String)>,
     /// Structured blocks.
     pub contents: Vec<ContentBlock>,
+    /// What it found that the model may cite, as [`lodge_models::CitableSource`].
+    pub citable: Vec<Value>,
 }
 
 /// What the person answered.

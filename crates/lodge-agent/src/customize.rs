@@ -26,6 +26,10 @@ pub struct Customization {
     pub skills: bool,
     /// Directories with skills that a client names.
     pub skill_directories: Vec<PathBuf>,
+    /// Directories with agents that a client names.
+    pub agent_directories: Vec<PathBuf>,
+    /// Directories with files of hooks that a client names.
+    pub hook_directories: Vec<PathBuf>,
     /// Skills that are off.
     pub disabled_skills: BTreeSet<String>,
     /// Agents that a client defines.
@@ -69,6 +73,8 @@ impl Default for Customization {
             vouched: false,
             skills: true,
             skill_directories: Vec::new(),
+            agent_directories: Vec::new(),
+            hook_directories: Vec::new(),
             disabled_skills: BTreeSet::new(),
             agents: Vec::new(),
             excluded_agents: Vec::new(),
@@ -95,6 +101,10 @@ pub struct CustomizationChange {
     pub skills: Option<bool>,
     /// Directories with skills.
     pub skill_directories: Option<Vec<PathBuf>>,
+    /// Directories with agents.
+    pub agent_directories: Option<Vec<PathBuf>>,
+    /// Directories with files of hooks.
+    pub hook_directories: Option<Vec<PathBuf>>,
     /// Skills that are off.
     pub disabled_skills: Option<BTreeSet<String>>,
     /// Agents that a client defines.
@@ -127,6 +137,8 @@ impl CustomizationChange {
         set(&mut to.vouched, self.vouched);
         set(&mut to.skills, self.skills);
         set(&mut to.skill_directories, self.skill_directories);
+        set(&mut to.agent_directories, self.agent_directories);
+        set(&mut to.hook_directories, self.hook_directories);
         set(&mut to.disabled_skills, self.disabled_skills);
         set(&mut to.agents, self.agents);
         set(&mut to.excluded_agents, self.excluded_agents);
@@ -163,7 +175,10 @@ impl Customization {
             all: self.agents.clone(),
             ..Found::default()
         };
-        let files = find_agents(&self.found_places(Kind::Agents, cwd));
+        let given = self.agent_directories.iter().map(|dir| Place::given(dir, cwd));
+        let mut places: Vec<Place> = given.collect();
+        places.extend(self.found_places(Kind::Agents, cwd));
+        let files = find_agents(&places);
         let new = |agent: &AgentDefinition| self.agents.iter().all(|known| known.name != agent.name);
         found.all.extend(files.all.into_iter().filter(new));
         found.warnings = files.warnings;

@@ -67,18 +67,22 @@ type Invocation = BoxFuture<'static, Result<Option<Value>, String>>;
 impl Shared {
     /// Reads the hooks of files anew, so that a change of them holds from the next message on.
     pub(crate) async fn read_hooks(&self) -> Result<(), LogError> {
-        let (cwd, which, plugins) = {
+        let (cwd, which, plugins, given) = {
             let settings = self.settings.lock();
             let plugins: Vec<Plugin> = settings.customization.all_plugins().cloned().collect();
-            (settings.cwd.clone(), settings.hook_files, plugins)
+            let given = settings.customization.hook_directories.clone();
+            (settings.cwd.clone(), settings.hook_files, plugins, given)
         };
-        if which == HookFiles::Off && plugins.is_empty() {
+        if which == HookFiles::Off && plugins.is_empty() && given.is_empty() {
             *self.hooks.files.lock() = FileHooks::default();
             return Ok(());
         }
         let find = self.hooks.find.clone();
         let read = move || {
             let mut files = find(&cwd, which);
+            for dir in &given {
+                files.read_given(&cwd.join(dir), &cwd);
+            }
             for plugin in &plugins {
                 files.read_plugin(plugin, &cwd);
             }

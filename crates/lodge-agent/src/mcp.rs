@@ -12,8 +12,8 @@ use lodge_events::{
     ElicitationCompleted, ElicitationMode, ElicitationRequested, McpOauthCompleted, McpOauthRequired,
     McpPromptsListChanged, McpResourcesListChanged, McpServer, McpServerMetadata, McpSource, McpStatus,
     McpToolsListChanged, McpTransport, OauthChallenge, OauthClientConfig, OauthOutcome, OauthReason,
-    SessionMcpServerNeedsReconnect, SessionMcpServerRemoved, SessionMcpServerStatusChanged, SessionMcpServersLoaded,
-    ToolExecutionStart,
+    SessionMcpServerNeedsReconnect, SessionMcpServerRemoved, SessionMcpServerStatusChanged,
+    SessionMcpServerToolsLoaded, SessionMcpServersLoaded, ToolExecutionStart,
 };
 use lodge_mcp::{
     AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, Sampling,
@@ -125,6 +125,12 @@ impl Owner for McpOwner {
         });
         if server.status != Status::Pending {
             shared.retell_tools();
+        }
+        if server.status == Status::Connected {
+            shared.recorder.note(SessionMcpServerToolsLoaded {
+                server_name: server.name.clone(),
+                tool_count: server.tools as u64,
+            });
         }
         if !server.left_out.is_empty() {
             let message = format!(

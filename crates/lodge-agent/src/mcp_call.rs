@@ -7,7 +7,7 @@ use lodge_events::{
     TextBlock, ToolExecutionProgress,
 };
 use lodge_mcp::{CallResult, McpError};
-use lodge_tools::spill::Collected;
+use lodge_tools::spill::{Collected, Taken};
 use serde_json::Value;
 
 use crate::{
@@ -83,7 +83,7 @@ impl Call<'_> {
         let contents: Vec<ContentBlock> = result.content.iter().filter_map(block).collect();
         let mut collected = Collected::new(shared.tool_state.temp(), limit);
         collected.push(&text_of(&contents, result.structured.as_ref()));
-        let text = collected.take();
+        let Taken { text, shown } = collected.take();
         if result.is_error {
             let text = if text.is_empty() {
                 "The tool failed without saying why.".into()
@@ -95,7 +95,7 @@ impl Call<'_> {
         // Text stands in `content` already; what it cannot say stands beside it.
         let beside = contents.iter().any(|block| !matches!(block, ContentBlock::Text(_)));
         Outcome::Done(Box::new(Success {
-            detailed: Some(text.clone()),
+            detailed: Some(shown.unwrap_or_else(|| text.clone())),
             content: text,
             contents: if beside { contents } else { Vec::new() },
             structured: result.structured,

@@ -31,6 +31,8 @@ const CONTINUATION: &str = "<autopilot_continuation>\nThe task is not marked as 
 pub(crate) struct Autopilot {
     all: u32,
     idle: u32,
+    /// Whether the bounds were reached.
+    pub(crate) gave_up: bool,
 }
 
 impl Autopilot {
@@ -44,6 +46,7 @@ impl Autopilot {
     /// The next message to the model. `Err` when the bounds are reached.
     pub(crate) fn next(&mut self) -> Result<Prompt, String> {
         if self.idle == IDLE_CONTINUATIONS || self.all == MOST_CONTINUATIONS {
+            self.gave_up = true;
             return Err(format!(
                 "Autopilot stopped after {} continuations: the model did not report that the task is complete.",
                 self.all

@@ -331,6 +331,7 @@ impl Call<'_> {
                     detailed_content: done.detailed,
                     contents: (!done.contents.is_empty()).then_some(done.contents),
                     structured_content: done.structured,
+                    citable_sources: (!done.citable.is_empty()).then_some(done.citable),
                     mcp_meta: done.mcp_meta,
                     ..ToolResult::default()
                 });

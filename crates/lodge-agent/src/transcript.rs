@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
 use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
-use lodge_models::{AssistantMessage, Document, Image, Message, Part, ToolCall};
+use lodge_models::{AssistantMessage, CitableSource, Document, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
 use crate::call::parse_arguments;
@@ -40,7 +40,7 @@ impl Entry {
                 .sum(),
             Self::Assistant { message, results, .. } => {
                 let calls: usize = message.tool_calls.iter().map(|call| call.arguments.len()).sum();
-                let results: usize = results.iter().flatten().map(|result| result.content.len()).sum();
+                let results: usize = results.iter().flatten().map(Outcome::bytes).sum();
                 message.text.len() + calls + results
             }
         }
@@ -51,6 +51,13 @@ impl Entry {
 struct Outcome {
     content: Arc<str>,
     images: Vec<Image>,
+    sources: Vec<CitableSource>,
+}
+
+impl Outcome {
+    fn bytes(&self) -> usize {
+        self.content.len() + self.sources.iter().map(|source| source.content.len()).sum::<usize>()
+    }
 }
 
 /// The conversation.
@@ -174,6 +181,7 @@ impl Transcript {
                     Outcome {
                         content: content.into(),
                         images: images.collect(),
+                        sources: done.result.iter().flat_map(citable).collect(),
                     },
                 );
             }
@@ -248,7 +256,7 @@ impl Transcript {
             if let Entry::Assistant { message, results, .. } = entry
                 && let Some(at) = message.tool_calls.iter().position(|call| call.id == call_id)
             {
-                self.bytes += outcome.content.len();
+                self.bytes += outcome.bytes();
                 results[at].get_or_insert(outcome);
                 return;
             }
@@ -347,6 +355,7 @@ impl Transcript {
                             name: call.name.clone(),
                             content,
                             images,
+                            sources: outcome.iter().flat_map(|outcome| outcome.sources.clone()).collect(),
                         });
                     }
                     messages.append(&mut viewed);
@@ -465,6 +474,12 @@ fn image_message(arguments: &str, images: Vec<Image>) -> Message {
     let mut parts = vec![Part::Text(format!("Image file at path {path}").into())];
     parts.extend(images.into_iter().map(Part::Image));
     Message::User(parts)
+}
+
+/// What a tool found that the model may cite. What cannot be read as that is nothing to cite.
+fn citable(result: &lodge_events::ToolResult) -> impl Iterator<Item = CitableSource> + '_ {
+    let sources = result.citable_sources.iter().flatten();
+    sources.filter_map(|source| serde_json::from_value(source.clone()).ok())
 }
 
 fn block_image(block: &lodge_events::ContentBlock) -> Option<Image> {

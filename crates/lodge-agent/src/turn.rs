@@ -10,8 +10,8 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use lodge_events::{
     Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, COMMAND_SOURCE, Delivery,
-    InterruptedActivity, PendingMessagesModified, SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo,
-    ToolError, ToolExecutionComplete, ToolExecutionStart, UserMessage,
+    InterruptedActivity, PendingMessagesModified, SessionAutopilotStopped, SessionError, SessionInfo,
+    SessionTitleChanged, SessionUsageInfo, ToolError, ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
 use lodge_external::Program;
 use lodge_log::LogError;
@@ -140,6 +140,13 @@ pub(crate) async fn run(
         stopped = shared.agents.stop(|task| !spare || task.is_waited_for()).await;
     }
     let recorder = &shared.recorder;
+    let alone = match &result {
+        None => "aborted",
+        Some(Ok(())) if turn.autopilot.gave_up => "continuation_limit",
+        Some(Ok(())) => "task_complete",
+        Some(Err(Stop::Rejected)) => "rejected",
+        Some(Err(Stop::Model(_) | Stop::Log(_) | Stop::Unprepared(_))) => "error",
+    };
     let ended = match result {
         Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,
         None => {
@@ -200,6 +207,12 @@ pub(crate) async fn run(
     };
     // What the log could not take has been told.
     let _ = end_model_call(recorder);
+    if shared.sub.is_none() && shared.mode() == Mode::Autopilot {
+        recorder.note(SessionAutopilotStopped {
+            reason: alone.into(),
+            request_id: turn.message_id.clone(),
+        });
+    }
     recorder.note(AssistantIdle {
         aborted: (ended == Ended::Aborted).then_some(true),
     });

@@ -1,15 +1,16 @@
 //! Files below a directory, opened so that no link can lead out of it.
 
 use std::{
-    fs::File,
+    ffi::OsStr,
+    fs::{File, Metadata},
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Component, Path},
 };
 
 use lodge_files::{Links, open_beneath};
 use rustix::{
-    fs::{Mode, OFlags, mkdirat},
+    fs::{AtFlags, Dir, Mode, OFlags, mkdirat, renameat, unlinkat},
     io::Errno,
 };
 
@@ -30,6 +31,69 @@ pub(crate) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// What is known of a file or a directory.
+pub(crate) fn metadata(root: &Path, path: &Path) -> io::Result<Metadata> {
+    beneath(&directory(root)?, path, OFlags::PATH)?.metadata()
+}
+
+/// Makes a directory, and where `all` the directories above it. One that is there is an error unless `all`.
+pub(crate) fn make_directory(root: &Path, path: &Path, all: bool) -> io::Result<()> {
+    std::fs::create_dir_all(root)?;
+    let root = directory(root)?;
+    if all {
+        make_parents(&root, path)?;
+    }
+    let (parent, name) = parent(&root, path)?;
+    match mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
+        Err(Errno::EXIST) if all && beneath(&root, path, OFlags::RDONLY | OFlags::DIRECTORY).is_ok() => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// Removes a file or an empty directory, and where `all` a directory with all that it holds.
+pub(crate) fn remove(root: &Path, path: &Path, all: bool) -> io::Result<()> {
+    let (parent, name) = parent(&directory(root)?, path)?;
+    remove_at(&parent, name, all)
+}
+
+/// Renames a file or a directory. What has the new name already is replaced where the system does that.
+pub(crate) fn rename(root: &Path, from: &Path, to: &Path) -> io::Result<()> {
+    let root = directory(root)?;
+    let ((old, from), (new, to)) = (parent(&root, from)?, parent(&root, to)?);
+    Ok(renameat(&old, from, &new, to)?)
+}
+
+/// The directory that holds something, and its name there.
+fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let above = match path.parent() {
+        Some(above) if above.file_name().is_some() => above,
+        _ => return Ok((root.try_clone()?, name)),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    Ok((open_beneath(root, above, flags, Mode::empty(), Links::Beneath)?, name))
+}
+
+/// From directory to directory, so that a link is removed and never followed.
+fn remove_at(parent: &OwnedFd, name: &OsStr, all: bool) -> io::Result<()> {
+    match unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        removed => return Ok(removed?),
+    }
+    if all {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inner = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+        for entry in Dir::read_from(&inner)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                remove_at(&inner, name, true)?;
+            }
+        }
+    }
+    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
 fn directory(root: &Path) -> io::Result<OwnedFd> {
@@ -95,6 +159,15 @@ mod tests {
         assert!(open(&root, Path::new("up/secret")).is_err());
         assert!(create(&root, Path::new("link")).is_err());
         assert!(create(&root, Path::new("up/new")).is_err());
+        assert!(metadata(&root, Path::new("up/secret")).is_err());
+        assert!(make_directory(&root, Path::new("up/new"), true).is_err());
+        assert!(rename(&root, Path::new("a/b.txt"), Path::new("up/b.txt")).is_err());
+        assert!(remove(&root, Path::new("up/secret"), true).is_err());
+        // A link that is removed takes nothing with it.
+        std::os::unix::fs::symlink("../..", root.join("a/up")).unwrap();
+        assert!(remove(&root, Path::new("a"), false).is_err());
+        remove(&root, Path::new("a"), true).unwrap();
+        assert!(!root.join("a").exists() && dir.path().join("secret").exists());
         assert!(!dir.path().join("new").exists());
     }
 }

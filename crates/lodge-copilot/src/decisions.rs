@@ -72,6 +72,8 @@ pub(crate) struct FullResult {
     binary_results_for_llm: Option<Vec<Binary>>,
     #[serde(default)]
     contents: Option<Vec<Value>>,
+    #[serde(default)]
+    citable_sources: Option<Vec<Value>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -86,13 +88,13 @@ struct Binary {
 pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String>) -> ToolAnswer {
     match (result, error) {
         (_, Some(error)) => ToolAnswer::Error(error),
-        (None, None) => ToolAnswer::Result(text_result(String::new())),
-        (Some(ToolResultParams::Text(text)), None) => ToolAnswer::Result(text_result(text)),
-        (Some(ToolResultParams::Other(value)), None) => ToolAnswer::Result(text_result(match value {
+        (None, None) => text_result(String::new()),
+        (Some(ToolResultParams::Text(text)), None) => text_result(text),
+        (Some(ToolResultParams::Other(value)), None) => text_result(match value {
             Value::Null => String::new(),
             value => value.to_string(),
-        })),
-        (Some(ToolResultParams::Full(full)), None) => ToolAnswer::Result(ExternalResult {
+        }),
+        (Some(ToolResultParams::Full(full)), None) => ToolAnswer::Result(Box::new(ExternalResult {
             text: full.text_result_for_llm,
             result_type: full.result_type.unwrap_or_else(|| "success".to_owned()),
             error: full.error,
@@ -110,16 +112,17 @@ pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String
                 .flatten()
                 .filter_map(|block| serde_json::from_value::<ContentBlock>(block).ok())
                 .collect(),
-        }),
+            citable: full.citable_sources.unwrap_or_default(),
+        })),
     }
 }
 
-fn text_result(text: String) -> ExternalResult {
-    ExternalResult {
+fn text_result(text: String) -> ToolAnswer {
+    ToolAnswer::Result(Box::new(ExternalResult {
         text,
         result_type: "success".to_owned(),
         ..ExternalResult::default()
-    }
+    }))
 }
 
 #[cfg(test)]

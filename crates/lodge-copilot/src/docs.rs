@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::methods::CAPABILITIES;
+use crate::methods::{CAPABILITIES, absent::ABSENT};
 
 /// The page: every method that is served, by capability.
 pub fn render() -> String {
@@ -17,6 +17,14 @@ pub fn render() -> String {
             let _ = writeln!(page, "| `{}` | {} | {} |", method.name, method.summary, method.weight);
         }
     }
+    page.push_str(ABSENT_HEAD);
+    for (name, reason) in ABSENT {
+        let name = match name.ends_with('.') {
+            true => format!("{name}*"),
+            false => (*name).to_owned(),
+        };
+        let _ = writeln!(page, "| `{name}` | {reason} |");
+    }
     page.push_str(TAIL);
     page
 }
@@ -29,6 +37,15 @@ Every method that Lodge serves to the Copilot SDKs. Any other method is answered
 
 This page is generated from the dispatch table by `cargo xtask docs`; do not edit it. The last column counts the SDK's own tests that call
 the method.
+";
+
+const ABSENT_HEAD: &str = "
+## Not served
+
+Methods of the SDKs that Lodge does not have. Methods that the SDKs keep for themselves are not listed.
+
+| method | why |
+|---|---|
 ";
 
 const TAIL: &str = "

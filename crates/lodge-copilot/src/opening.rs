@@ -15,9 +15,9 @@ use crate::{
     config::{CustomAgentConfig, InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
     github::{self, Tokens},
-    methods::{core::auth_json, plugins},
+    methods::{core::auth_json, model, plugins},
     policy,
-    providers::{Chooser, Registry},
+    providers::{Chooser, Chosen, Registry},
     rpc::RpcError,
     session::Attached,
     storage::Files,
@@ -41,9 +41,8 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         (None, None) => user.text(user_settings::MODEL),
         (model, _) => model.clone(),
     };
-    let chosen = chooser
-        .choose(model.as_deref(), config.model_capabilities.as_ref())
-        .await?;
+    let allowed = config.allowed_models.as_deref().map(model::allowed).transpose()?;
+    let chosen = first_model(&chooser, config, model.as_deref(), allowed.as_deref()).await?;
     let files = ctx.files(&id);
     let plugins = plugins::brought(ctx, config).await;
     let session = ctx
@@ -82,6 +81,8 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 vouched: config.enable_config_discovery.unwrap_or(false),
                 skills: config.enable_skills.unwrap_or(true),
                 skill_directories: config.skill_directories.clone().unwrap_or_default(),
+                agent_directories: config.agent_directories.clone().unwrap_or_default(),
+                hook_directories: config.hook_directories.clone().unwrap_or_default(),
                 disabled_skills: config.disabled_skills.iter().flatten().cloned().collect(),
                 agents: agents(config.custom_agents.as_deref())?.unwrap_or_default(),
                 excluded_agents: config.excluded_builtin_agents.clone().unwrap_or_default(),
@@ -89,6 +90,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 own_plugins: plugins.clone(),
                 ..Customization::default()
             },
+            allowed_models: allowed,
             agent: config.agent.clone(),
             models: Some(Arc::new(chooser.clone())),
             storage: files.as_ref().map(Files::storage).unwrap_or_default(),
@@ -107,6 +109,31 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     attached.attach(ctx, client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
     Ok(attached)
+}
+
+/// The model to begin with: the one that is asked for, or where only some are allowed and none of them is asked for, the first
+/// that there is.
+async fn first_model(
+    chooser: &Chooser,
+    config: &SessionConfig,
+    asked: Option<&str>,
+    allowed: Option<&[String]>,
+) -> Result<Chosen, RpcError> {
+    let capabilities = config.model_capabilities.as_ref();
+    let Some(allowed) = allowed else {
+        return chooser.choose(asked, capabilities).await;
+    };
+    let is_allowed = |id: &str| allowed.iter().any(|known| known == id);
+    if let Some(model) = config.model.as_deref().filter(|model| !is_allowed(model)) {
+        return Err(RpcError::params(format!("model {model} is not among allowedModels")));
+    }
+    let ids = asked.filter(|id| is_allowed(id)).into_iter();
+    for id in ids.chain(allowed.iter().map(String::as_str)) {
+        if let Ok(chosen) = chooser.choose(Some(id), capabilities).await {
+            return Ok(chosen);
+        }
+    }
+    Err(RpcError::params(model::NONE_ALLOWED))
 }
 
 /// What a client must not believe that it got: a session elsewhere, or a policy that somebody fetches.
@@ -231,6 +258,9 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     disable_mcp_servers(&resumed, config);
     if let Some(chosen) = chosen {
         attached.chose(chosen).await?;
+    }
+    if let Some(given) = &config.allowed_models {
+        model::restrict(&attached, given).await?;
     }
     Ok(attached)
 }
@@ -410,6 +440,8 @@ fn customization(
         vouched: config.enable_config_discovery.or(fresh.then_some(false)),
         skills: config.enable_skills,
         skill_directories: config.skill_directories.clone(),
+        agent_directories: config.agent_directories.clone(),
+        hook_directories: config.hook_directories.clone(),
         disabled_skills: config
             .disabled_skills
             .as_ref()

@@ -209,11 +209,11 @@ catalogue! {
     AssistantMessage AssistantMessageStart AssistantMessageDelta AssistantToolCallDelta
     AssistantTurnRetry AssistantTurnEnd AssistantIdle AssistantUsage
     ModelCallStart ModelCallFinished ModelCallFailure AgentInterrupted
-    ToolUserRequested ToolExecutionStart ToolExecutionPartialResult ToolExecutionProgress ToolExecutionComplete
+    ToolUserRequested ToolExecutionStart ToolExecutionPartialResult ToolShellOutput ToolExecutionProgress ToolExecutionComplete
     SessionStart SessionResume SessionIdle SessionError SessionInfo SessionWarning
     SessionCompactionStart SessionCompactionComplete SessionContextCleared SessionSnapshotRewind
     SessionTitleChanged SessionContextChanged SessionUsageInfo SessionTaskComplete
-    SessionShutdown SessionModelChange SessionAutoTierSwitchFailed SessionModeChanged SessionPlanChanged SessionTodosChanged
+    SessionShutdown SessionModelChange SessionAutoTierSwitchFailed SessionModeChanged SessionAutopilotStopped SessionPlanChanged SessionTodosChanged
     SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset
     SessionRemoteSteerableChanged
     SessionPermissionsChanged SessionSessionLimitsChanged SessionToolsUpdated CapabilitiesChanged CommandsChanged
@@ -229,7 +229,7 @@ catalogue! {
     SubagentStarted SubagentConfigured SubagentCompleted SubagentFailed SubagentSelected SubagentDeselected
     SkillInvoked HookStart HookEnd
     UserMessage PendingMessagesModified SystemMessage SystemNotification Abort
-    SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerRemoved SessionMcpServerNeedsReconnect
+    SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerToolsLoaded SessionMcpServerRemoved SessionMcpServerNeedsReconnect
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
     LodgeUsage LodgeUsageCarried LodgeApproval LodgeScheduleRan LodgeProgram LodgeRules LodgeRewound

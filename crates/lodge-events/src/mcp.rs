@@ -20,6 +20,12 @@ events! {
         error? String = "The error, when it failed.",
     }
 
+    "session.mcp_server_tools_loaded" SessionMcpServerToolsLoaded ephemeral newer
+        "An MCP server that was connected to has listed its tools." {
+        server_name: String = "The server.",
+        tool_count: u64 = "How many it listed.",
+    }
+
     "session.mcp_server_removed" SessionMcpServerRemoved ephemeral newer
         "An MCP server is gone." {
         server_name: String = "The server.",

@@ -228,6 +228,12 @@ events! {
         new_mode: SessionMode = "Mode after.",
     }
 
+    "session.autopilot_stopped" SessionAutopilotStopped ephemeral newer
+        "Autopilot no longer continues by itself with a message. Work in the background may go on." {
+        reason: String = "`task_complete`, `continuation_limit`, `rejected`, `aborted` or `error`.",
+        request_id? String = "The message it worked on.",
+    }
+
     "session.plan_changed" SessionPlanChanged persisted newer
         "The plan file changed." {
         operation: FileOperation = "What was done to it.",

@@ -91,6 +91,7 @@ words! {
     "What the user chose when the session limit was used up." LimitsAction {
         Add = "add", Set = "set", Unset = "unset", Cancel = "cancel",
     }
+    "Where a shell command printed something." ShellStream { Stdout = "stdout", Stderr = "stderr", Terminal = "terminal" }
     "What was done to a file." FileOperation { Create = "create", Update = "update", Delete = "delete" }
     "Who made a schedule." ScheduleOrigin { User = "user", Model = "model" }
     "What a binary asset is." BinaryType { Image = "image", Resource = "resource" }

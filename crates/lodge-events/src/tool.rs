@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::macros::events;
-use crate::{McpSource, McpTransport, ShellExecution, ShellToolInfo, ToolError, ToolResult};
+use crate::{McpSource, McpTransport, ShellExecution, ShellStream, ShellToolInfo, ToolError, ToolResult};
 
 events! {
     "Tools";
@@ -38,6 +38,14 @@ events! {
         "A piece of a running tool's output." {
         tool_call_id: String = "Matches `tool.execution_start`.",
         partial_output: String = "Output to append.",
+    }
+
+    "tool.shell_output" ToolShellOutput ephemeral newer
+        "A piece of what a running shell command prints. Newer SDKs show it instead of partial results." {
+        tool_call_id: String = "Matches `tool.execution_start`.",
+        sequence: u64 = "Counts the pieces of the call from 0.",
+        text: String = "Output to append.",
+        stream? ShellStream = "Where it comes from; standard output when absent.",
     }
 
     "tool.execution_progress" ToolExecutionProgress ephemeral seed

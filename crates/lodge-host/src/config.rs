@@ -96,6 +96,8 @@ pub struct NewSession {
     pub instruction_directories: Vec<PathBuf>,
     /// Skills and custom agents; where the user's are is the host's to say.
     pub customization: Customization,
+    /// The models that the session may use, where only some.
+    pub allowed_models: Option<Vec<String>>,
     /// The custom agent to begin with.
     pub agent: Option<String>,
     /// Where sub-agents get models by name; from the host when absent.
@@ -128,6 +130,7 @@ impl Default for NewSession {
             compaction: Compaction::default(),
             project_instructions: true,
             hook_files: HookFiles::default(),
+            allowed_models: None,
             mcp_files: McpFiles::default(),
             mcp_servers: Vec::new(),
             instruction_directories: Vec::new(),
@@ -242,7 +245,7 @@ impl Host {
             customization,
             subagents: SubagentSettings::default(),
             models: Some(models),
-            allowed_models: None,
+            allowed_models: new.allowed_models.clone(),
             reasoning_summary: None,
             organization_instructions: None,
             git: true,

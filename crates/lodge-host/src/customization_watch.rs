@@ -61,7 +61,12 @@ impl Host {
                 look.at(&place.path, 2);
             }
         }
-        for given in &custom.skill_directories {
+        let given = [
+            &custom.skill_directories,
+            &custom.agent_directories,
+            &custom.hook_directories,
+        ];
+        for given in given.into_iter().flatten() {
             look.at(&cwd.join(given), 2);
         }
         for place in commands::places(cwd, Some(home), &[]) {

@@ -98,6 +98,7 @@ pub struct SessionMarks {
     reviewed: Register<BTreeMap<String, String>>,
     annotations: Register<Vec<Annotation>>,
     drafts: Register<MessageTemplate>,
+    client_data: Register<BTreeMap<String, String>>,
     clients: Register<KnownClient>,
     carried: Register<Vec<CarriedMessage>>,
     /// From the names that makers chose to the ids of sessions. Held while marks are changed.
@@ -129,6 +130,7 @@ impl SessionMarks {
                 reviewed: Register::new(registers, "reviewed"),
                 annotations: Register::new(registers, "annotations"),
                 drafts: Register::new(registers, "draft"),
+                client_data: Register::new(registers, "client_data"),
                 clients,
                 carried: Register::new(registers, CARRIED),
                 by_address: Mutex::new(by_address),
@@ -174,6 +176,7 @@ impl SessionMarks {
             self.reviewed.remove(id),
             self.annotations.remove(id),
             self.drafts.remove(id),
+            self.client_data.remove(id),
         ];
         for error in gone.into_iter().filter_map(Result::err) {
             tracing::warn!(session = id, %error, "marks of a session that is gone stay behind");
@@ -204,6 +207,27 @@ impl SessionMarks {
             true => self.annotations.remove(id),
             false => self.annotations.set(id, annotations),
         }
+    }
+
+    /// What apps keep with a session.
+    pub fn client_data(&self, id: &str) -> BTreeMap<String, String> {
+        self.client_data.get(id).unwrap_or_default()
+    }
+
+    /// Changes what apps keep with a session, unless the change refuses that. Nobody else changes it meanwhile.
+    pub fn change_client_data<E: From<RegisterError>>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<(), E>,
+    ) -> Result<BTreeMap<String, String>, E> {
+        let _alone = self.by_address.lock();
+        let mut data = self.client_data(id);
+        change(&mut data)?;
+        match data.is_empty() {
+            true => self.client_data.remove(id)?,
+            false => self.client_data.set(id, &data)?,
+        }
+        Ok(data)
     }
 
     /// What somebody was about to say.

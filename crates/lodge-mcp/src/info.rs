@@ -44,6 +44,8 @@ pub struct ServerInfo {
     pub display_name: Option<String>,
     /// What it says about how to use it.
     pub instructions: Option<String>,
+    /// How many tools it has; none before it is connected.
+    pub tools: usize,
     /// Tools that it has and that are not offered, because they only run as tasks.
     pub left_out: Vec<String>,
 }

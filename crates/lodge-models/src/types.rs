@@ -147,7 +147,34 @@ pub enum Message {
         content: Arc<str>,
         /// Images that belong to the result.
         images: Vec<Image>,
+        /// What the tool found that an answer may cite.
+        sources: Vec<CitableSource>,
     },
+}
+
+/// A text that a tool found and an answer may cite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CitableSource {
+    /// What the tool calls it.
+    pub id: String,
+    /// The text.
+    pub content: String,
+    /// Its title, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where it is on the web.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Where it is in the working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl CitableSource {
+    /// What models call it, and name in a citation.
+    pub fn name(&self) -> &str {
+        self.url.as_deref().or(self.path.as_deref()).unwrap_or(&self.id)
+    }
 }
 
 /// A piece of a user's message.

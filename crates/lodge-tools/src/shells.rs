@@ -17,7 +17,7 @@ use crate::{
     OutputSink, ToolUpdate,
     process::{Group, Spawned},
     sandbox::{JAILED_TIME, Jail, JailBounds, exceeds},
-    spill::Collected,
+    spill::{Collected, Taken},
     text::Cleaner,
 };
 
@@ -150,8 +150,8 @@ impl Shell {
         tokio::time::timeout(time, self.exited()).await.ok()
     }
 
-    /// Output since the last take, for the model.
-    pub(crate) fn take_output(&self) -> String {
+    /// Output since the last take.
+    pub(crate) fn take_output(&self) -> Taken {
         self.output.lock().collected.take()
     }
 

@@ -10,6 +10,8 @@ use std::{
 /// A program that never stops printing must not fill the disk.
 const MAX_FILE: u64 = 64 << 20;
 const PREVIEW_CHARS: usize = 500;
+/// How much of a large result people see of its beginning and of its end, in bytes each.
+const SHOWN: usize = 32 << 10;
 
 const TOO_LARGE: &str = "Output too large to read at once (";
 const SAVED: &str = "). Saved to: ";
@@ -50,7 +52,18 @@ struct Spilled {
     /// `None` when it could not be made or written: the beginning is all there is then.
     file: Option<File>,
     total: u64,
-    preview: String,
+    /// The beginning, and what was printed last after it: what people see.
+    head: String,
+    tail: String,
+}
+
+/// What was collected.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// For the model.
+    pub text: String,
+    /// For people, where the model gets a pointer to a file: beginning and end.
+    pub shown: Option<String>,
 }
 
 impl Collected {
@@ -73,7 +86,6 @@ impl Collected {
         let spilled = self.file.get_or_insert_with(|| {
             let so_far = std::mem::take(&mut self.text);
             let mut spilled = Spilled::open(&self.place);
-            spilled.preview = so_far.chars().chain(text.chars()).take(PREVIEW_CHARS).collect();
             spilled.write(&so_far);
             spilled
         });
@@ -85,11 +97,17 @@ impl Collected {
         self.text.is_empty() && self.file.is_none()
     }
 
-    /// What the model is given for everything since the last `take`.
-    pub fn take(&mut self) -> String {
+    /// Everything since the last `take`.
+    pub fn take(&mut self) -> Taken {
         match self.file.take() {
-            None => std::mem::take(&mut self.text),
-            Some(spilled) => spilled.pointer(),
+            None => Taken {
+                text: std::mem::take(&mut self.text),
+                shown: None,
+            },
+            Some(spilled) => Taken {
+                shown: Some(spilled.shown()),
+                text: spilled.pointer(),
+            },
         }
     }
 }
@@ -130,13 +148,15 @@ impl Spilled {
             path: place.shown.join(name),
             file: file.ok(),
             total: 0,
-            preview: String::new(),
+            head: String::new(),
+            tail: String::new(),
         }
     }
 
     fn write(&mut self, text: &str) {
         let room = MAX_FILE.saturating_sub(self.total);
         self.total += text.len() as u64;
+        self.keep_ends(text);
         let Some(file) = &mut self.file else { return };
         let part = &text.as_bytes()[..text.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if let Err(error) = file.write_all(part) {
@@ -145,9 +165,39 @@ impl Spilled {
         }
     }
 
+    fn keep_ends(&mut self, text: &str) {
+        let room = if self.tail.is_empty() {
+            SHOWN - self.head.len()
+        } else {
+            0
+        };
+        let (head, rest) = text.split_at(text.floor_char_boundary(room));
+        self.head.push_str(head);
+        self.tail.push_str(rest);
+        if self.tail.len() > 2 * SHOWN {
+            self.tail.drain(..self.tail.ceil_char_boundary(self.tail.len() - SHOWN));
+        }
+    }
+
+    /// The beginning and the end, and between them what is left out.
+    fn shown(&self) -> String {
+        let tail = &self.tail[self.tail.ceil_char_boundary(self.tail.len().saturating_sub(SHOWN))..];
+        let left_out = self.total - (self.head.len() + tail.len()) as u64;
+        let gap = match (left_out, &self.file) {
+            (0, _) => String::new(),
+            (_, Some(_)) => format!(
+                "\n… {} left out; saved to: {} …\n",
+                kilobytes(left_out),
+                self.path.display()
+            ),
+            (_, None) => format!("\n… {} left out …\n", kilobytes(left_out)),
+        };
+        format!("{}{gap}{tail}", self.head)
+    }
+
     fn pointer(self) -> String {
         let size = kilobytes(self.total);
-        let preview = self.preview;
+        let preview: String = self.head.chars().take(PREVIEW_CHARS).collect();
         if self.file.is_none() {
             return format!(
                 "{TOO_LARGE}{size}). It could not be saved to a file.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}"
@@ -171,7 +221,7 @@ pub fn bound(text: String, place: impl Into<Place>, limit: usize) -> String {
     }
     let mut collected = Collected::new(place, limit);
     collected.push(&text);
-    collected.take()
+    collected.take().text
 }
 
 /// A size for people: `97.7 KB`.
@@ -206,12 +256,13 @@ mod tests {
         let mut collected = Collected::new(&temp, 10);
         collected.push("12345");
         collected.push("67890");
-        assert_eq!(collected.take(), "1234567890");
+        let taken = collected.take();
+        assert_eq!((taken.text.as_str(), taken.shown), ("1234567890", None));
         assert!(collected.is_empty() && !temp.exists());
 
         collected.push(&"x".repeat(8));
         collected.push(&"y".repeat(100_000 - 8));
-        let text = collected.take();
+        let Taken { text, shown } = collected.take();
         let path = text
             .lines()
             .next()
@@ -231,6 +282,24 @@ mod tests {
             "{text}"
         );
         assert!(collected.is_empty());
+        let ends = format!("{}{}", "x".repeat(8), "y".repeat(SHOWN - 8));
+        let gap = format!("\n… 33.7 KB left out; saved to: {} …\n", path.unwrap());
+        assert_eq!(shown.unwrap(), format!("{ends}{gap}{}", "y".repeat(SHOWN)));
+    }
+
+    #[test]
+    fn people_see_the_ends_of_a_large_result_in_whole_characters_and_all_of_one_that_has_no_middle() {
+        let dir = tempfile::tempdir().unwrap();
+        for (pieces, whole) in [(15_000, true), (100_000, false)] {
+            let mut collected = Collected::new(dir.path(), 10);
+            let text = "aé".repeat(pieces);
+            for piece in text.chars() {
+                collected.push(piece.encode_utf8(&mut [0; 4]));
+            }
+            let shown = collected.take().shown.unwrap();
+            assert_eq!(shown == text, whole);
+            assert!(shown.starts_with("aéa") && shown.ends_with("aé") && shown.len() < 3 * SHOWN);
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl UserCommand {
 
     /// What it printed since this was asked last; too long an output is in a file, and the text says in which.
     pub fn output(&self) -> String {
-        self.0.take_output()
+        self.0.take_output().text
     }
 
     /// Sends `SIGINT`, `SIGTERM` or `SIGKILL` to it and everything it started. False when it has ended already.

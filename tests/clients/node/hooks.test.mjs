@@ -131,3 +131,26 @@ test("what a hook changed is what the model is told that it called", async ({ t,
   assert.deepEqual(JSON.parse(sent.find(({ tool_calls }) => tool_calls).tool_calls[0].function.arguments), { command: "echo yours" });
   assert.match(sent.find(({ role }) => role === "tool").content, /^yours/);
 });
+
+test("a hook hears of every failed model call, and whether it is tried again", async ({ t, start }) => {
+  let calls = 0;
+  const server = await modelServer(t, (body, request, response) => {
+    calls += 1;
+    if (calls === 2) return { content: "at last" };
+    const status = calls === 1 ? 503 : 400;
+    response.writeHead(status, { "content-type": "application/json", "retry-after": "0" });
+    response.end('{"error":{"message":"not now"}}');
+  });
+  const heard = [];
+  const { session: chat, events } = await session(start(), {
+    provider: { type: "openai", baseUrl: server.url },
+    model: "m",
+    hooks: { onErrorOccurred: ({ error, errorContext, recoverable }) => void heard.push({ error, errorContext, recoverable }) },
+  });
+  assert.equal(await ask(chat, "go"), "at last");
+  await chat.send({ prompt: "again" });
+  await event(events, "session.error");
+  await until("the hook heard both", () => heard.length === 2);
+  assert.deepEqual(heard.map(({ errorContext, recoverable }) => [errorContext, recoverable]), [["model_call", true], ["model_call", false]]);
+  assert.ok(heard.every(({ error }) => /not now/.test(error)));
+});

@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 
+import { defineTool } from "@github/copilot-sdk";
+
 import { ask, environment, event, lastUser, modelServer, ofType, resume, session, test, toolCall, until } from "./help.mjs";
 
 test("several named providers serve one session, each with its own key", async ({ t, start }) => {
@@ -137,6 +139,45 @@ test("a PDF is shown to the model, and what an answer takes from it is told", as
       }],
     }],
   });
+});
+
+test("what a tool of the app found can be cited, and is cited as the app calls it", async ({ t, start }) => {
+  const found = { id: "note-1", content: "Otters hold hands.", title: "Otters", path: "notes/otters.md" };
+  const citation = {
+    type: "search_result_location", cited_text: found.content, source: found.path, title: found.title,
+    search_result_index: 0, start_block_index: 0, end_block_index: 1,
+  };
+  const server = await modelServer(t, (body, request, response) => {
+    const asked = body.messages.length > 1;
+    const content = asked
+      ? [{ type: "text", text: "They do.", citations: [citation] }]
+      : [{ type: "tool_use", id: "call_1", name: "notes", input: {} }];
+    response.setHeader("content-type", "application/json");
+    const usage = { input_tokens: 3, output_tokens: 3 };
+    const stop_reason = asked ? "end_turn" : "tool_use";
+    response.end(JSON.stringify({ id: "msg_1", type: "message", role: "assistant", model: body.model, content, stop_reason, usage }));
+  });
+  const provider = { type: "anthropic", baseUrl: server.url, modelId: "claude-sonnet-5" };
+  const notes = defineTool("notes", {
+    description: "Looks into the notes",
+    parameters: { type: "object", properties: {} },
+    handler: () => ({ textResultForLlm: "1 note", resultType: "success", citableSources: [found] }),
+  });
+  const { session: chat, events } = await session(start(), { model: "claude-sonnet-5", provider, enableCitations: true, tools: [notes] });
+  assert.equal(await ask(chat, "Do otters hold hands?"), "They do.");
+  const blocks = server.requests[1].body.messages.flatMap(({ content }) => content);
+  assert.deepEqual(blocks.find(({ type }) => type === "tool_result").content, [
+    { type: "text", text: "1 note" },
+    {
+      type: "search_result", source: found.path, title: found.title,
+      content: [{ type: "text", text: found.content }], citations: { enabled: true },
+    },
+  ]);
+  const done = await event(events, "tool.execution_complete");
+  assert.deepEqual(done.data.result.citableSources, [found]);
+  const said = ofType(events, "assistant.message").at(-1).data;
+  assert.deepEqual(said.citations.sources, [{ id: "note-1", provider: "client", title: "Otters", path: "notes/otters.md" }]);
+  assert.equal(said.citations.spans[0].references[0].sourceId, "note-1");
 });
 
 test("what the provider shall prefer when it chooses the model counts once it has chosen", async ({ t, start }) => {

@@ -268,6 +268,10 @@ test("output of a running command is told while it happens", async ({ start }) =
   const parts = ofType(events, "tool.execution_partial_result");
   assert.ok(parts.length > 0);
   assert.match(parts.map((part) => part.data.partialOutput).join(""), /line 1[\s\S]*line 2/);
+  // The newest SDKs have another name for it.
+  const pieces = ofType(events, "tool.shell_output").map(({ data }) => data);
+  assert.deepEqual(pieces.map(({ text }) => text), parts.map((part) => part.data.partialOutput));
+  assert.deepEqual(pieces.map(({ sequence }) => sequence), pieces.map((_, at) => at));
   assert.ok(!persisted(events).some(({ type }) => type === "tool.execution_partial_result"));
 });
 

@@ -1,10 +1,13 @@
 //! A call of a built-in tool.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use lodge_events::{
-    FileOperation, PermissionRequest, SessionMemoryChanged, SessionPlanChanged, SessionTodosChanged,
-    ToolExecutionPartialResult, ToolExecutionProgress,
+    FileOperation, PermissionRequest, SessionMemoryChanged, SessionPlanChanged, SessionTodosChanged, ShellStream,
+    ToolExecutionPartialResult, ToolExecutionProgress, ToolShellOutput,
 };
 use lodge_tools::{Attempt, Need, OutputSink, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, changes::Touches};
 use parking_lot::Mutex;
@@ -113,11 +116,19 @@ impl Call<'_> {
         let out = {
             let (shared, call_id) = (shared.clone(), call_id.clone());
             let (secrets, held) = (shared.recorder.secrets(), Mutex::new(Held::default()));
+            let pieces = AtomicU64::new(0);
             OutputSink::new(move |update| match update {
                 // What is held back at the end stands in the result.
                 ToolUpdate::Partial(output) => {
                     let output = secrets.pass(&mut held.lock(), output);
                     if !output.is_empty() {
+                        shared.recorder.note(ToolShellOutput {
+                            tool_call_id: call_id.to_string(),
+                            sequence: pieces.fetch_add(1, Ordering::Relaxed),
+                            text: output.clone(),
+                            // Standard output and error are one pipe.
+                            stream: Some(ShellStream::Terminal),
+                        });
                         shared.recorder.note(ToolExecutionPartialResult {
                             tool_call_id: call_id.to_string(),
                             partial_output: output,

@@ -43,7 +43,7 @@ impl Call<'_> {
         let looked = shared.files_before(touches).await;
         let run = shared.clients.lock().run_tool(self.name, args);
         let answer = match run {
-            Some(run) => Ok(Answer::Tool(ToolAnswer::Result(run.await))),
+            Some(run) => Ok(Answer::Tool(ToolAnswer::Result(Box::new(run.await)))),
             None => self.ask_client(args).await?,
         };
         // The model need not wait until a large tree has been looked at; the end of the turn does.
@@ -56,7 +56,7 @@ impl Call<'_> {
                     let keep = move || spill::bound(text, place, limit);
                     result.text = tokio::task::spawn_blocking(keep).await.unwrap_or_default();
                 }
-                Outcome::of_client(result)
+                Outcome::of_client(*result)
             }
             // The reason is the client's own affair and may hold what the model must not see.
             _ => Outcome::failed(

@@ -25,6 +25,7 @@ pub(crate) struct Success {
     pub(crate) telemetry: Option<Value>,
     pub(crate) structured: Option<Value>,
     pub(crate) mcp_meta: Option<Value>,
+    pub(crate) citable: Vec<Value>,
 }
 
 impl Outcome {
@@ -78,6 +79,7 @@ impl Outcome {
             telemetry,
             binaries,
             contents,
+            citable,
         } = result;
         let code = match result_type.as_str() {
             "" | "success" => {
@@ -92,6 +94,7 @@ impl Outcome {
                     detailed,
                     contents,
                     telemetry,
+                    citable,
                     ..Success::default()
                 }));
             }

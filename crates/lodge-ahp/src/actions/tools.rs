@@ -144,7 +144,7 @@ pub(super) fn complete(
         return Ok(Plan::default());
     }
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
-    let answer = Answer::Tool(ToolAnswer::Result(external(&action.result)));
+    let answer = Answer::Tool(ToolAnswer::Result(Box::new(external(&action.result))));
     Ok(Plan::effect(Effect::answer(request_id, answer)))
 }
 
@@ -174,7 +174,7 @@ pub(super) fn result_confirmed(
         }
     };
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
-    let answer = Answer::Tool(ToolAnswer::Result(result));
+    let answer = Answer::Tool(ToolAnswer::Result(Box::new(result)));
     Ok(Plan::effect(Effect::answer(request_id, answer)))
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
     if let Some((_, talk)) = inner.talk_of(chat)
         && let Some((request_id, _)) = talk.projector().question(call)
     {
-        let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
+        let answer = Answer::Tool(ToolAnswer::Result(Box::new(external(&result))));
         talk.tell(Effect::answer(request_id, answer));
     }
     let action = ChatToolCallCompleteAction {

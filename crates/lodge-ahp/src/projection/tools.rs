@@ -489,7 +489,10 @@ impl Projector {
         if let Some(result) = &done.result {
             let blocks = result.contents.iter().flatten().enumerate();
             content.extend(blocks.flat_map(|(at, part)| block(part, &format!("{id}-{at}"))));
-            let shown = result.detailed_content.as_ref().unwrap_or(&result.content);
+            let shown = match SpillPointer::parse(&result.content) {
+                Some(_) => &result.content,
+                None => result.detailed_content.as_ref().unwrap_or(&result.content),
+            };
             let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
             if !said && !shown.is_empty() {
                 content.splice(..0, printed(shown));

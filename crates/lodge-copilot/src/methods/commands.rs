@@ -3,17 +3,23 @@
 use std::sync::Arc;
 
 use lodge_events::{CommandCompleted, CommandQueued};
-use lodge_host::{AgentError, Answer, CommandSource, Invoked};
+use lodge_host::{AgentError, Answer, CommandInfo, CommandSource, Invoked, builtin_commands};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Capability, method};
-use crate::{rpc::RpcError, session::Attached};
+use super::{Capability, Nothing, method};
+use crate::{connection::Ctx, rpc::RpcError, session::Attached};
 
 pub(crate) static COMMANDS: Capability = Capability {
     title: "Commands",
     methods: &[
         method!(session "session.commands.list", 3, "commands of the host, of files and of clients", list),
+        method!(
+            "commands.list",
+            0,
+            "commands of the host, which every session has",
+            list_builtin
+        ),
         method!(session "session.commands.invoke", 1, "runs a command: returns text, a prompt for the agent, or nothing", invoke),
         method!(session "session.commands.execute", 1, "has a client run its command", execute),
         method!(session "session.commands.handlePendingCommand", 2, "reports that the client ran it", handle_pending),
@@ -41,18 +47,27 @@ async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcEr
         if wanted == Some(false) {
             continue;
         }
-        let mut info = json!({
-            "name": command.name,
-            "description": command.description,
-            "kind": kind,
-            "allowDuringAgentExecution": command.while_busy,
-        });
-        if let Some(hint) = command.hint {
-            info["input"] = json!({"hint": hint});
-        }
-        commands.push(info);
+        commands.push(shown(command, kind));
     }
     Ok(json!({"commands": commands}))
+}
+
+async fn list_builtin(_: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    let commands = builtin_commands().into_iter().map(|command| shown(command, "builtin"));
+    Ok(json!({"commands": commands.collect::<Vec<_>>()}))
+}
+
+fn shown(command: CommandInfo, kind: &str) -> Value {
+    let mut info = json!({
+        "name": command.name,
+        "description": command.description,
+        "kind": kind,
+        "allowDuringAgentExecution": command.while_busy,
+    });
+    if let Some(hint) = command.hint {
+        info["input"] = json!({"hint": hint});
+    }
+    info
 }
 
 #[derive(Debug, Deserialize)]

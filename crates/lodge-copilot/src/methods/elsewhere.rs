@@ -23,6 +23,8 @@ pub(crate) static ELSEWHERE: Capability = Capability {
         method!(session "session.telemetry.getEngagementId", 1, "none: Lodge reports nothing to anybody", engagement),
         method!(session "session.telemetry.setFeatureOverrides", 1, "does nothing: Lodge reports nothing to anybody", nothing),
         method!(session "session.lsp.initialize", 1, "does nothing: there are no language servers", nothing),
+        method!(session "session.sandbox.getEnforcementStatus", 0, "never required: policy cannot demand the sandbox", enforcement),
+        method!(session "session.contentExclusion.checkPaths", 0, "nothing is excluded: there is no such policy", exclusions),
         method!(
             "managedSettings.clearCache",
             1,
@@ -74,6 +76,20 @@ async fn visibility(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
 
 async fn engagement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({}))
+}
+
+async fn enforcement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"required": false, "blocked": false}))
+}
+
+#[derive(Debug, Deserialize)]
+struct PathsParams {
+    paths: Vec<String>,
+}
+
+async fn exclusions(_: Arc<Attached>, PathsParams { paths }: PathsParams) -> Result<Value, RpcError> {
+    let checks = paths.into_iter().map(|path| json!({"path": path, "excluded": false}));
+    Ok(json!({"available": true, "checks": checks.collect::<Vec<_>>()}))
 }
 
 async fn nothing(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

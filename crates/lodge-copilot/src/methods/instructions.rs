@@ -13,6 +13,7 @@ pub(crate) static INSTRUCTIONS: Capability = Capability {
     title: "Instructions",
     methods: &[
         method!(session "session.instructions.getSources", 1, "instruction files that the session follows", sources),
+        method!(session "session.instructions.reload", 0, "the same: files are read for every turn", sources),
         method!("instructions.discover", 1, "instruction files in projects", discover),
         method!(
             "instructions.getDiscoveryPaths",

@@ -24,6 +24,7 @@ pub(crate) static MCP: Capability = Capability {
     title: "MCP servers",
     methods: &[
         method!(session "session.mcp.list", 23, "the servers and their state; starts those not yet started", list),
+        method!(session "session.mcp.listConfigured", 0, "the servers and their state; starts none", list_configured),
         method!(session "session.mcp.listTools", 4, "the tools of a connected server", list_tools),
         method!(session "session.mcp.isServerRunning", 2, "whether a server is connected", is_running),
         method!(session "session.mcp.enable", 1, "enables a server", enable),
@@ -69,6 +70,8 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.resources.list", 0, "one page of a server's resources", resources),
         method!(session "session.mcp.resources.listTemplates", 0, "one page of a server's resource templates", templates),
         method!(session "session.mcp.resources.read", 0, "a resource of a server", read_resource),
+        method!(session "session.mcp.prompts.list", 0, "one page of a server's prompts", prompts),
+        method!(session "session.mcp.prompts.get", 0, "the messages of a prompt", get_prompt),
     ],
 };
 
@@ -138,6 +141,23 @@ async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
             "pendingConnections": names(Status::Pending),
         },
     }))
+}
+
+async fn list_configured(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let shown = |server: &ServerInfo| {
+        let mut value = server_json(server);
+        let mut live = json!({"status": value["status"]});
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|key, _| matches!(key.as_str(), "name" | "source" | "displayName"));
+        }
+        if let Some(error) = &server.error {
+            live["error"] = error.as_str().into();
+        }
+        value["enabled"] = (server.status != Status::Disabled).into();
+        value["live"] = live;
+        value
+    };
+    Ok(json!({"servers": servers(&session).list().iter().map(shown).collect::<Vec<_>>()}))
 }
 
 fn millis(time: SystemTime) -> u64 {
@@ -566,4 +586,39 @@ async fn read_resource(session: Arc<Attached>, params: ReadParams) -> Result<Val
         .request(&params.server_name, "resources/read", Some(uri))
         .await?;
     Ok(json!({"contents": read.get("contents").cloned().unwrap_or_else(|| json!([]))}))
+}
+
+/// A page as the server has it, with whatever else the server says in it.
+async fn prompts(session: Arc<Attached>, params: PageParams) -> Result<Value, RpcError> {
+    let cursor = params.cursor.map(|cursor| json!({"cursor": cursor}));
+    let mut page = servers(&session)
+        .request(&params.server_name, "prompts/list", cursor)
+        .await?;
+    if !page["prompts"].is_array() {
+        page = json!({"prompts": []});
+    }
+    Ok(page)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptParams {
+    server_name: String,
+    prompt_name: String,
+    #[serde(default)]
+    arguments: Option<Map<String, Value>>,
+}
+
+async fn get_prompt(session: Arc<Attached>, params: PromptParams) -> Result<Value, RpcError> {
+    let asked = json!({"name": params.prompt_name, "arguments": params.arguments.unwrap_or_default()});
+    let prompt = servers(&session)
+        .request(&params.server_name, "prompts/get", Some(asked))
+        .await?;
+    match prompt["messages"].is_array() {
+        true => Ok(prompt),
+        false => Err(RpcError::failed(format!(
+            "MCP server \"{}\" answered prompts/get without messages",
+            params.server_name
+        ))),
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) static METADATA: Capability = Capability {
         method!(session "session.metadata.getContextHeaviestMessages", 1, "the longest messages", heaviest),
         method!(session "session.usage.getMetrics", 1, "tokens, time and changes so far", usage),
         method!(session "session.workspaces.getWorkspace", 2, "where the session works and keeps its files", get_workspace),
+        method!(session "session.workspaces.ensure", 0, "the same: every session has its own files", get_workspace),
     ],
 };
 

@@ -1,8 +1,10 @@
 //! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
 
+pub(crate) mod absent;
 mod account;
 mod agents;
 mod canvas;
+mod client_data;
 mod commands;
 pub(crate) mod core;
 mod elsewhere;
@@ -14,7 +16,7 @@ mod installed;
 mod instructions;
 mod mcp;
 mod metadata;
-mod model;
+pub(crate) mod model;
 mod permissions;
 pub(crate) mod plugins;
 mod queue;
@@ -81,6 +83,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &workspace::WORKSPACE,
     &storage::STORAGE,
     &metadata::METADATA,
+    &client_data::CLIENT_DATA,
     &shell::SHELL,
     &instructions::INSTRUCTIONS,
     &ui::UI,

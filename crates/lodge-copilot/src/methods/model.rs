@@ -177,20 +177,36 @@ struct AllowedParams {
     allowed_models: Option<Vec<String>>,
 }
 
-/// A session whose model is not among them goes on with the first of them that there is.
 async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Value, RpcError> {
     let current = || session.session().settings().model.id.clone();
     let Some(given) = params.allowed_models else {
         session.session().configure(Change::AllowedModels(None)).await?;
         return Ok(json!({"modelId": current()}));
     };
+    let allowed = restrict(&session, &given).await?;
+    Ok(json!({"allowedModels": allowed, "effectiveAllowedModels": allowed, "modelId": current()}))
+}
+
+pub(crate) const NONE_ALLOWED: &str = "allowedModels must name at least one model that the session can use";
+
+/// The models that a client allows, each once.
+pub(crate) fn allowed(given: &[String]) -> Result<Vec<String>, RpcError> {
     let mut allowed: Vec<String> = Vec::new();
     for id in given.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
         if allowed.iter().all(|known| known != id) {
             allowed.push(id.to_owned());
         }
     }
-    let model = current();
+    match allowed.is_empty() {
+        true => Err(RpcError::params(NONE_ALLOWED)),
+        false => Ok(allowed),
+    }
+}
+
+/// Limits a session to these models. One whose model is not among them goes on with the first of them that there is.
+pub(crate) async fn restrict(session: &Attached, given: &[String]) -> Result<Vec<String>, RpcError> {
+    let allowed = allowed(given)?;
+    let model = session.session().settings().model.id.clone();
     let known = session.models().await;
     let there = |id: &String| *id == model || known.iter().any(|info| info.id == *id);
     let mut first = allowed.iter().find(|id| there(id)).cloned();
@@ -202,9 +218,7 @@ async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Va
         first = Some(id.clone());
     }
     let Some(first) = first else {
-        return Err(RpcError::params(
-            "allowedModels must name at least one model that the session can use",
-        ));
+        return Err(RpcError::params(NONE_ALLOWED));
     };
     let before = session.session().settings().allowed_models;
     session
@@ -217,7 +231,7 @@ async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Va
         session.session().configure(Change::AllowedModels(before)).await?;
         return Err(error);
     }
-    Ok(json!({"allowedModels": allowed, "effectiveAllowedModels": allowed, "modelId": current()}))
+    Ok(allowed)
 }
 
 #[derive(Debug, Default, Deserialize)]

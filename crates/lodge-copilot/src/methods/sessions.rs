@@ -145,7 +145,7 @@ async fn find(ctx: &Ctx, filter: ListFilter) -> Result<Vec<SessionSummary>, RpcE
     ask(ctx, move |catalogue| Ok(catalogue.list(&filter)?.sessions)).await
 }
 
-async fn one(ctx: &Ctx, id: String) -> Result<Option<SessionSummary>, RpcError> {
+pub(super) async fn one(ctx: &Ctx, id: String) -> Result<Option<SessionSummary>, RpcError> {
     ask(ctx, move |catalogue| catalogue.get(&id)).await
 }
 

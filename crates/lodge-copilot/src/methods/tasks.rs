@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use lodge_events::timestamp_text;
 use lodge_host::{BackgroundShell, Change, NewTask, SubagentOverride, SubagentSettings, TaskInfo};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Capability, Nothing, method};
 use crate::{rpc::RpcError, session::Attached};
@@ -26,6 +26,7 @@ pub(crate) static TASKS: Capability = Capability {
         method!(session "session.tasks.waitForPending", 1, "waits until no sub-agent works and no turn runs", wait),
         method!(session "session.cancelAllBackgroundAgents", 0, "stops all sub-agents in the background", cancel_all),
         method!(session "session.tools.updateSubagentSettings", 1, "models and limits of sub-agents", settings),
+        method!(session "session.tools.getSubagentSettings", 0, "returns them; `null` when nothing is set", get_settings),
     ],
 };
 
@@ -238,4 +239,29 @@ async fn settings(session: Arc<Attached>, params: SettingsParams) -> Result<Valu
     };
     session.session().configure(Change::Subagents(settings)).await?;
     Ok(json!({}))
+}
+
+async fn get_settings(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let set = session.session().settings().subagents;
+    if set == SubagentSettings::default() {
+        return Ok(json!({"subagents": null}));
+    }
+    let agents = set.agents.into_iter().map(|(name, wish)| {
+        let wish = json!({"model": wish.model, "effortLevel": wish.effort});
+        (name, without_nulls(wish))
+    });
+    let subagents = json!({
+        "agents": agents.collect::<Map<_, _>>(),
+        "disabledSubagents": set.disabled,
+        "maxConcurrency": set.max_running,
+        "maxDepth": set.max_depth,
+    });
+    Ok(json!({"subagents": without_nulls(subagents)}))
+}
+
+fn without_nulls(mut value: Value) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, value| !value.is_null());
+    }
+    value
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lodge_events::Payload;
 use lodge_host::Answer;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ pub(crate) static TOOLS: Capability = Capability {
     title: "Tools",
     methods: &[
         method!(session "session.tools.handlePendingToolCall", 32, "returns the result of a tool that the client ran", handle),
+        method!(session "session.tools.listPendingRequests", 0, "calls of clients' tools that wait for a result", pending),
         method!(session "session.tools.set", 0, "replaces the tools that this client runs", set),
         method!(session "session.tools.getCurrentMetadata", 1, "the tools that the model may call now", current),
         method!(
@@ -45,6 +47,25 @@ async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, R
     let answer = tool_answer(params.result, params.error);
     let success = session.answer(&params.request_id, Answer::Tool(answer)).await?;
     Ok(json!({"success": success}))
+}
+
+async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let mut items = Vec::new();
+    for question in session.session().pending() {
+        let Payload::ExternalToolRequested(asked) = question.event.payload() else {
+            continue;
+        };
+        let mut item =
+            json!({"requestId": asked.request_id, "toolCallId": asked.tool_call_id, "toolName": asked.tool_name});
+        if let Some(arguments) = &asked.arguments {
+            item["arguments"] = arguments.clone();
+        }
+        if let Some(agent) = question.event.agent_id() {
+            item["agentId"] = json!(agent);
+        }
+        items.push(item);
+    }
+    Ok(json!({"items": items}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,6 +4,7 @@ use std::{
     io::{self, Read, Write},
     path::{Component, Path, PathBuf},
     sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use lodge_events::{FileOperation, SessionWorkspaceFileChanged};
@@ -20,6 +21,10 @@ pub(crate) static WORKSPACE: Capability = Capability {
         method!(session "session.workspaces.listFiles", 3, "the session's own files", list_files),
         method!(session "session.workspaces.readFile", 9, "reads a file", read_file),
         method!(session "session.workspaces.createFile", 8, "writes a file", create_file),
+        method!(session "session.workspaces.statFile", 0, "size and times of a file or a directory", stat_file),
+        method!(session "session.workspaces.createDirectory", 0, "makes a directory", create_directory),
+        method!(session "session.workspaces.renamePath", 0, "renames a file or a directory", rename_path),
+        method!(session "session.workspaces.removePath", 0, "removes a file or a directory", remove_path),
         method!(session "session.workspaces.saveLargePaste", 1, "saves a long text as a file", save_large_paste),
         method!(session "session.workspaces.diff", 1, "changes against git, or against the branch that this one started from", diff),
         method!(session "session.workspaces.listCheckpoints", 1, "summaries that compactions made", list_checkpoints),
@@ -106,13 +111,7 @@ struct CreateParams {
 
 async fn create_file(session: Arc<Attached>, params: CreateParams) -> Result<Value, RpcError> {
     let operation = write(&session, inside(&params.path)?, params.content).await?;
-    session
-        .session()
-        .record(SessionWorkspaceFileChanged {
-            path: params.path,
-            operation,
-        })
-        .await?;
+    changed(&session, params.path, operation).await?;
     Ok(Value::Null)
 }
 
@@ -130,6 +129,72 @@ async fn write(session: &Attached, path: PathBuf, content: String) -> Result<Fil
     .await
 }
 
+async fn stat_file(session: Arc<Attached>, params: PathParams) -> Result<Value, RpcError> {
+    let (root, path) = (files(&session), inside(&params.path)?);
+    let found = on_disk(move || beneath::metadata(&root, &path)).await?;
+    let millis = |time: io::Result<SystemTime>| {
+        let since = time.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        since.unwrap_or_default().as_millis() as u64
+    };
+    let changed = millis(found.modified());
+    Ok(json!({
+        "size": found.len(),
+        "isFile": found.is_file(),
+        "isDirectory": found.is_dir(),
+        "mtimeMs": changed,
+        // Not every file system knows when a file was made.
+        "birthtimeMs": found.created().map_or(changed, |made| millis(Ok(made))),
+    }))
+}
+
+#[derive(Debug, Deserialize)]
+struct DirectoryParams {
+    path: String,
+    #[serde(default)]
+    recursive: bool,
+    /// Whether it is no error that there is nothing to remove.
+    #[serde(default)]
+    force: bool,
+}
+
+async fn create_directory(session: Arc<Attached>, params: DirectoryParams) -> Result<Value, RpcError> {
+    let (root, path) = (files(&session), inside(&params.path)?);
+    on_disk(move || beneath::make_directory(&root, &path, params.recursive)).await?;
+    Ok(Value::Null)
+}
+
+async fn remove_path(session: Arc<Attached>, params: DirectoryParams) -> Result<Value, RpcError> {
+    let (root, path) = (files(&session), inside(&params.path)?);
+    let removed = on_disk(move || match beneath::remove(&root, &path, params.recursive) {
+        Err(error) if params.force && error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
+    });
+    if removed.await? {
+        changed(&session, params.path, FileOperation::Delete).await?;
+    }
+    Ok(Value::Null)
+}
+
+#[derive(Debug, Deserialize)]
+struct RenameParams {
+    source: String,
+    destination: String,
+}
+
+async fn rename_path(session: Arc<Attached>, params: RenameParams) -> Result<Value, RpcError> {
+    let (root, from, to) = (files(&session), inside(&params.source)?, inside(&params.destination)?);
+    on_disk(move || beneath::rename(&root, &from, &to)).await?;
+    changed(&session, params.source, FileOperation::Delete).await?;
+    changed(&session, params.destination, FileOperation::Create).await?;
+    Ok(Value::Null)
+}
+
+async fn changed(session: &Attached, path: String, operation: FileOperation) -> Result<(), RpcError> {
+    let change = SessionWorkspaceFileChanged { path, operation };
+    session.session().record(change).await?;
+    Ok(())
+}
+
 #[derive(Debug, Deserialize)]
 struct ContentParams {
     content: String,
@@ -139,13 +204,7 @@ async fn save_large_paste(session: Arc<Attached>, params: ContentParams) -> Resu
     let name = format!("paste-{}.txt", jiff::Timestamp::now().as_millisecond());
     let size = params.content.len();
     let operation = write(&session, PathBuf::from(&name), params.content).await?;
-    session
-        .session()
-        .record(SessionWorkspaceFileChanged {
-            path: name.clone(),
-            operation,
-        })
-        .await?;
+    changed(&session, name.clone(), operation).await?;
     Ok(json!({"saved": {"filePath": files(&session).join(&name), "filename": name, "sizeBytes": size}}))
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lodge_agent::{
     AgentError, Approval, Compaction, ContextSize, Customization, HookFiles, Instruction, Mode, PendingQuestion,
-    Prompt, Settings, TaskInfo, ToolFilter,
+    Prompt, Settings, SubagentSettings, TaskInfo, ToolFilter,
 };
 use lodge_events::AutoTier;
 use lodge_models::{ModelInfo, ToolSpec};
@@ -51,6 +51,8 @@ pub struct SessionSettings {
     pub hook_files: HookFiles,
     /// Skills, custom agents and plugins.
     pub customization: Customization,
+    /// What is set about sub-agents.
+    pub subagents: SubagentSettings,
 }
 
 impl From<Settings> for SessionSettings {
@@ -72,6 +74,7 @@ impl From<Settings> for SessionSettings {
             compaction: settings.compaction,
             hook_files: settings.hook_files,
             customization: settings.customization,
+            subagents: settings.subagents,
         }
     }
 }

@@ -204,12 +204,12 @@ async fn tool_asked(probe: &mut Probe) -> String {
 #[tokio::test]
 async fn a_tool_of_the_client_answers_in_every_form() {
     let result = |result_type: &str, text: &str, error: Option<&str>| {
-        ToolAnswer::Result(ExternalResult {
+        ToolAnswer::Result(Box::new(ExternalResult {
             text: text.into(),
             result_type: result_type.into(),
             error: error.map(str::to_owned),
             ..ExternalResult::default()
-        })
+        }))
     };
     for (answer, expected, said) in [
         (result("success", "sunny", None), "sunny", "done"),

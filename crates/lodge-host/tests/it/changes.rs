@@ -179,10 +179,10 @@ async fn what_a_clients_tool_did_is_told() {
         })
         .await;
     std::fs::write(house.cwd().join("by-client"), "x").unwrap();
-    let answer = lodge_host::Answer::Tool(lodge_host::ToolAnswer::Result(lodge_host::ExternalResult {
+    let answer = lodge_host::Answer::Tool(lodge_host::ToolAnswer::Result(Box::new(lodge_host::ExternalResult {
         text: "done".into(),
         ..Default::default()
-    }));
+    })));
     while !probe
         .session
         .answer(&request, answer.clone(), Default::default())

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures_util::{StreamExt, stream::BoxStream};
 use lodge_events::{
     AbortReason, AssistantMessage, AssistantReasoning, AssistantUsage, Event, LodgeUsage, Payload,
-    SessionContextChanged, SessionIdle, SessionShutdown, ToolExecutionStart,
+    SessionContextChanged, SessionIdle, SessionShutdown, ToolExecutionComplete, ToolExecutionStart,
 };
 use lodge_host::{Approval, Capabilities, Ending, ModelChoice, NewSession};
 use lodge_models::{
@@ -507,6 +507,26 @@ async fn shells_that_go_on_are_told_with_idle() {
     let wait = json!({"command": "sleep 600", "description": "Waiting", "mode": "async"});
     probe.turn(&format!("call bash {wait} then say it runs")).await;
     assert_eq!(shells(&probe), Some(1));
+    house.host.close(probe.session.id()).await;
+}
+
+#[tokio::test]
+async fn what_is_too_long_for_the_model_has_its_beginning_and_its_end_for_people() {
+    let house = house();
+    let new = NewSession {
+        approval: Approval::ApproveAll,
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let count = json!({"command": "seq 1 40000; exit 3", "description": "Counting"});
+    probe.turn(&format!("call bash {count} then say counted")).await;
+    let done = probe.seen.iter().find_map(|event| event.get::<ToolExecutionComplete>());
+    let result = done.unwrap().result.clone().unwrap();
+    assert!(result.content.starts_with("Output too large"), "{}", result.content);
+    let shown = result.detailed_content.unwrap();
+    assert!(shown.starts_with("1\n2\n3\n"), "{shown}");
+    assert!(shown.ends_with("\n40000\n<exited with exit code 3>"), "{shown}");
+    assert!(shown.contains(" left out; saved to: "), "{shown}");
     house.host.close(probe.session.id()).await;
 }
 

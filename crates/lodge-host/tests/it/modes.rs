@@ -1,6 +1,6 @@
 //! Plan mode holds back what changes something; autopilot goes on until the task is complete.
 
-use lodge_events::Payload;
+use lodge_events::{Payload, SessionAutopilotStopped};
 use lodge_host::{Answer, Approval, Capabilities, Change, ExitPlanAnswer, Mode, NewSession};
 
 use crate::kit::{Probe, house, log_of, tool};
@@ -266,6 +266,16 @@ async fn autopilot_goes_on_until_the_task_is_complete() {
     );
     probe.turn("complete the task all done").await;
     assert_eq!(probe.count("user.message"), 1, "who says it at once is not asked");
+    assert_eq!(stopped(&probe), ["task_complete"]);
+}
+
+/// Why autopilot stopped.
+fn stopped(probe: &Probe) -> Vec<String> {
+    let stops = probe
+        .seen
+        .iter()
+        .filter_map(|event| event.get::<SessionAutopilotStopped>());
+    stops.map(|stop| stop.reason.clone()).collect()
 }
 
 #[tokio::test]
@@ -273,6 +283,7 @@ async fn elsewhere_nothing_ends_with_a_task_that_is_called_complete() {
     let house = house();
     let mut probe = house.session().await;
     assert_eq!(probe.turn("complete the task x then say and on").await, "and on");
+    assert!(stopped(&probe).is_empty());
 }
 
 #[tokio::test]
@@ -294,4 +305,5 @@ async fn autopilot_is_bounded() {
         _ => false,
     });
     assert!(told, "{:?}", probe.kinds());
+    assert_eq!(stopped(&probe), ["continuation_limit"]);
 }

@@ -82,6 +82,7 @@ impl Entry {
                 State::Connected(connection) => connection.instructions.clone(),
                 _ => None,
             },
+            tools: self.tools.len() + self.left_out.len(),
             left_out: self.left_out.clone(),
         }
     }

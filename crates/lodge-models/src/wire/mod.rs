@@ -117,7 +117,7 @@ impl Inner {
         let decoder: Box<dyn Decoder> = match endpoint.wire {
             WireApi::Completions => Box::new(chat::Reader::default()),
             WireApi::Responses => Box::new(responses::Reader::default()),
-            WireApi::Messages => Box::new(anthropic::Reader::default()),
+            WireApi::Messages => Box::new(anthropic::Reader::new(request)),
         };
         Ok(Receiver::new(
             response.body,

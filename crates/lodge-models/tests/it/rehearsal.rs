@@ -37,6 +37,7 @@ async fn turn(words: &str) -> String {
                 name: call.name,
                 content: "ok".into(),
                 images: Vec::new(),
+                sources: Vec::new(),
             });
         }
     }
@@ -182,6 +183,7 @@ async fn the_script_goes_on_past_messages_that_only_the_host_wrote() {
         name: "view".to_owned(),
         content,
         images: Vec::new(),
+        sources: Vec::new(),
     });
     let image = Image {
         mime_type: "image/png".to_owned(),

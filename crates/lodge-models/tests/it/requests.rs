@@ -41,12 +41,14 @@ fn everything() -> ModelRequest {
                 name: "view".to_owned(),
                 content: "Viewed image file successfully.".into(),
                 images: vec![image()],
+                sources: Vec::new(),
             },
             Message::Tool {
                 call_id: "call_2".to_owned(),
                 name: "bash".to_owned(),
                 content: "invalid arguments".into(),
                 images: Vec::new(),
+                sources: Vec::new(),
             },
         ],
         tools: Arc::new([ToolSpec {

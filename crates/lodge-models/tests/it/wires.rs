@@ -151,6 +151,7 @@ async fn opaque_reasoning_goes_back_verbatim_and_only_to_its_own_wire() {
                 name: "bash".to_owned(),
                 content: "ok".into(),
                 images: Vec::new(),
+                sources: Vec::new(),
             });
             for to in WIRES {
                 server.reply(Reply::text("done"));
@@ -303,6 +304,7 @@ async fn an_id_that_was_given_before_is_not_given_to_another_call() {
         name: "bash".into(),
         content: "ok".into(),
         images: Vec::new(),
+        sources: Vec::new(),
     };
     for (history, kept) in [(vec![], true), (vec![before, result], false)] {
         for wire in WIRES {
@@ -399,6 +401,7 @@ async fn the_rehearsal_model_can_stand_behind_every_wire() {
                 name,
                 content: "a.txt".into(),
                 images: Vec::new(),
+                sources: Vec::new(),
             });
             let second = collect(&*model, request.clone()).await.done.unwrap().message;
             assert_eq!(&*second.text, "done", "{wire:?} {stream}");

@@ -134,8 +134,17 @@ impl FileHooks {
     /// Adds what the `*.json` files of a directory of the person's describe, in the order of their names. `base` is where
     /// hooks run that do not say where.
     pub fn read_own(&mut self, dir: &Path, base: &Path) {
+        self.read_directory(dir, base, Admitted::of_person);
+    }
+
+    /// The same for a directory that a client names.
+    pub fn read_given(&mut self, dir: &Path, base: &Path) {
+        self.read_directory(dir, base, Admitted::of_client);
+    }
+
+    fn read_directory(&mut self, dir: &Path, base: &Path, admit: fn(HookFile) -> Admitted<HookFile>) {
         for path in files_in(dir) {
-            if let Err(problem) = self.read_file(&path, base, Admitted::of_person) {
+            if let Err(problem) = self.read_file(&path, base, admit) {
                 self.problems.push(format!("{}: {problem}", path.display()));
             }
         }

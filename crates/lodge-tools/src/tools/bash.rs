@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Attempt, Need, Tool, ToolCx, ToolError, ToolOutput, changes::Touches, cx::arguments, request, shell, shells::Shell,
-    state::How,
+    spill::Taken, state::How,
 };
 
 /// Runs a command in a shell of its own.
@@ -146,12 +146,7 @@ async fn ended(cx: &ToolCx, shell: &Shell, time: Duration) -> Result<Option<i32>
 }
 
 /// The result of a call whose command has ended, or continues in the background.
-fn result(
-    cx: &ToolCx,
-    shell: &Arc<Shell>,
-    code: Option<i32>,
-    goes_on: impl FnOnce(String) -> ToolOutput,
-) -> ToolOutput {
+fn result(cx: &ToolCx, shell: &Arc<Shell>, code: Option<i32>, goes_on: impl FnOnce(Taken) -> ToolOutput) -> ToolOutput {
     shell.detach();
     let output = shell.take_output();
     match code {
@@ -184,8 +179,8 @@ impl Drop for KillOnDrop {
 }
 
 /// The result of a command that has ended.
-pub(super) fn finished(shell: &Shell, output: String, code: i32, last_line: &str) -> ToolOutput {
-    let block = request::terminal_block(output.clone(), code, &shell.cwd);
+pub(super) fn finished(shell: &Shell, output: Taken, code: i32, last_line: &str) -> ToolOutput {
+    let block = request::terminal_block(output.text.clone(), code, &shell.cwd);
     ToolOutput {
         contents: vec![block],
         ..still(output, last_line)
@@ -193,13 +188,17 @@ pub(super) fn finished(shell: &Shell, output: String, code: i32, last_line: &str
 }
 
 /// The result of a command that is still running.
-pub(super) fn still(mut output: String, last_line: &str) -> ToolOutput {
-    if !output.is_empty() && !output.ends_with('\n') {
-        output.push('\n');
-    }
-    output.push_str(last_line);
+pub(super) fn still(output: Taken, last_line: &str) -> ToolOutput {
+    let with_last_line = |mut text: String| {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(last_line);
+        text
+    };
     ToolOutput {
-        content: output,
+        content: with_last_line(output.text),
+        detailed: output.shown.map(with_last_line),
         ..ToolOutput::default()
     }
 }

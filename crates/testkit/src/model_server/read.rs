@@ -126,6 +126,7 @@ impl Reader {
             name,
             content: text_of(content).into(),
             images,
+            sources: Vec::new(),
         });
     }
 

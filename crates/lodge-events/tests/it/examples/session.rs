@@ -163,6 +163,11 @@ pub(super) fn session() -> Vec<Payload> {
             new_mode: SessionMode::Plan,
         }
         .into(),
+        SessionAutopilotStopped {
+            reason: "task_complete".into(),
+            request_id: text("m"),
+        }
+        .into(),
         SessionPlanChanged {
             operation: FileOperation::Delete,
         }

@@ -91,6 +91,11 @@ pub(super) fn mcp() -> Vec<Payload> {
             error: None,
         }
         .into(),
+        SessionMcpServerToolsLoaded {
+            server_name: server_name(),
+            tool_count: 3,
+        }
+        .into(),
         SessionMcpServerRemoved {
             server_name: server_name(),
         }

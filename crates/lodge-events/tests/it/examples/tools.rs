@@ -92,6 +92,13 @@ pub(super) fn tools() -> Vec<Payload> {
             partial_output: "a".into(),
         }
         .into(),
+        ToolShellOutput {
+            tool_call_id: "c".into(),
+            sequence: 0,
+            text: "a".into(),
+            stream: Some(ShellStream::Terminal),
+        }
+        .into(),
         ToolExecutionProgress {
             tool_call_id: "c".into(),
             progress_message: "half".into(),

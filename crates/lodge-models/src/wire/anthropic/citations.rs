@@ -2,9 +2,15 @@
 
 use serde_json::{Value, json};
 
+use crate::{CitableSource, Message, ModelRequest};
+
 /// The passages of one answer that say what they rest on.
 #[derive(Default)]
-pub(super) struct Cited(Vec<Passage>);
+pub(super) struct Cited {
+    passages: Vec<Passage>,
+    /// What tools found, so that a citation can say what the tool called it.
+    found: Vec<CitableSource>,
+}
 
 struct Passage {
     start: usize,
@@ -14,11 +20,24 @@ struct Passage {
 }
 
 impl Cited {
+    /// Those of the answer to a request.
+    pub(super) fn of(request: &ModelRequest) -> Self {
+        let found = request.messages.iter().filter(|_| request.citations);
+        let found = found.flat_map(|message| match message {
+            Message::Tool { sources, .. } => sources.as_slice(),
+            Message::User(_) | Message::Assistant(_) => &[],
+        });
+        Self {
+            passages: Vec::new(),
+            found: found.cloned().collect(),
+        }
+    }
+
     /// A block of text begins after this much.
     pub(super) fn begin(&mut self, text: &str) {
         let at = text.encode_utf16().count();
-        self.0.retain(|passage| !passage.citations.is_empty());
-        self.0.push(Passage {
+        self.passages.retain(|passage| !passage.citations.is_empty());
+        self.passages.push(Passage {
             start: at,
             end: at,
             citations: Vec::new(),
@@ -27,14 +46,14 @@ impl Cited {
 
     /// The block of text that began last rests on this.
     pub(super) fn add(&mut self, citation: Value) {
-        if let Some(passage) = self.0.last_mut() {
+        if let Some(passage) = self.passages.last_mut() {
             passage.citations.push(citation);
         }
     }
 
     /// The block of text ends after this much.
     pub(super) fn end(&mut self, text: &str) {
-        if let Some(passage) = self.0.last_mut().filter(|passage| !passage.citations.is_empty()) {
+        if let Some(passage) = self.passages.last_mut().filter(|passage| !passage.citations.is_empty()) {
             passage.end = passage.end.max(text.encode_utf16().count());
         }
     }
@@ -43,10 +62,10 @@ impl Cited {
     pub(super) fn to_json(&self) -> Option<Value> {
         let mut sources: Vec<Value> = Vec::new();
         let mut spans = Vec::new();
-        for passage in self.0.iter().filter(|passage| !passage.citations.is_empty()) {
+        for passage in self.passages.iter().filter(|passage| !passage.citations.is_empty()) {
             let mut references = Vec::new();
             for citation in &passage.citations {
-                let source = source(citation);
+                let source = self.found(citation).unwrap_or_else(|| source(citation));
                 references.push(reference(citation, &source["id"]));
                 if !sources.iter().any(|known| known["id"] == source["id"]) {
                     sources.push(source);
@@ -55,6 +74,21 @@ impl Cited {
             spans.push(json!({"startIndex": passage.start, "endIndex": passage.end, "references": references}));
         }
         (!spans.is_empty()).then(|| json!({"sources": sources, "spans": spans}))
+    }
+
+    /// The source that a tool found and this names. Where several have one name, the last is what the model just read.
+    fn found(&self, citation: &Value) -> Option<Value> {
+        let name = citation["source"]
+            .as_str()
+            .filter(|_| citation["type"] == "search_result_location")?;
+        let found = self.found.iter().rev().find(|source| source.name() == name)?;
+        let mut source = json!({"id": found.id, "provider": "client"});
+        for (key, value) in [("title", &found.title), ("url", &found.url), ("path", &found.path)] {
+            if let Some(value) = value {
+                source[key] = value.as_str().into();
+            }
+        }
+        Some(source)
     }
 }
 
@@ -128,5 +162,30 @@ mod tests {
         assert_eq!(spans[0]["references"][1]["location"], location);
         assert_eq!(rendered["sources"].as_array().unwrap().len(), 2);
         assert_eq!(Cited::default().to_json(), None);
+    }
+
+    #[test]
+    fn what_a_tool_found_is_cited_under_the_name_that_the_tool_gave_it() {
+        let found = CitableSource {
+            id: "doc-7".to_owned(),
+            content: "Otters hold hands.".to_owned(),
+            title: Some("Otters".to_owned()),
+            url: None,
+            path: Some("notes/otters.md".to_owned()),
+        };
+        let mut cited = Cited {
+            found: vec![found],
+            ..Cited::default()
+        };
+        cited.begin("");
+        cited.add(json!({"type": "search_result_location", "source": "notes/otters.md", "title": "Otters",
+            "search_result_index": 0, "start_block_index": 0, "end_block_index": 1, "cited_text": "Otters hold hands."}));
+        cited.add(json!({"type": "search_result_location", "source": "elsewhere", "search_result_index": 1}));
+        cited.end("They do.");
+        let rendered = cited.to_json().unwrap();
+        let client = json!({"id": "doc-7", "provider": "client", "title": "Otters", "path": "notes/otters.md"});
+        assert_eq!(rendered["sources"][0], client);
+        assert_eq!(rendered["sources"][1]["provider"], "anthropic");
+        assert_eq!(rendered["spans"][0]["references"][0]["sourceId"], "doc-7");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::{citations::Cited, write::Thought};
 use crate::{
-    Usage,
+    ModelRequest, Usage,
     wire::assembly::{Assembly, Decoder, Fault, Progress},
 };
 
@@ -76,6 +76,14 @@ pub(in crate::wire) struct Reader {
 }
 
 impl Reader {
+    /// For the answer to a request.
+    pub(in crate::wire) fn new(request: &ModelRequest) -> Self {
+        Self {
+            cited: Cited::of(request),
+            ..Self::default()
+        }
+    }
+
     fn begin(&mut self, block: Block, into: &mut Assembly) {
         self.end_call(into);
         self.cited.end(into.text_so_far());

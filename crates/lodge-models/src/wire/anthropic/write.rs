@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{AssistantMessage, Image, Message, ModelInfo, ModelRequest, Part};
+use crate::{AssistantMessage, CitableSource, Image, Message, ModelInfo, ModelRequest, Part};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -80,6 +80,12 @@ enum Known<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         citations: Option<Citations>,
     },
+    SearchResult {
+        source: &'a str,
+        title: &'a str,
+        content: [Text<'a>; 1],
+        citations: Citations,
+    },
     ToolUse {
         id: Cow<'a, str>,
         name: &'a str,
@@ -89,6 +95,12 @@ enum Known<'a> {
         tool_use_id: Cow<'a, str>,
         content: Vec<Known<'a>>,
     },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "text")]
+struct Text<'a> {
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -242,10 +254,16 @@ fn messages(request: &ModelRequest) -> serde_json::Result<Vec<Said<'_>>> {
                 call_id,
                 content,
                 images,
+                sources,
                 ..
             } => {
                 let shown = (!content.is_empty()).then_some(Known::Text { text: content });
-                let content = shown.into_iter().chain(images.iter().map(picture)).collect();
+                let citable = sources.iter().filter(|_| request.citations).filter_map(found);
+                let content = shown
+                    .into_iter()
+                    .chain(citable)
+                    .chain(images.iter().map(picture))
+                    .collect();
                 (
                     "user",
                     vec![What::Known(Known::ToolResult {
@@ -282,6 +300,16 @@ fn part(part: &Part, citations: bool) -> Option<What<'_>> {
             citations: citations.then_some(Citations { enabled: true }),
         })),
     }
+}
+
+/// What a tool found, where the model may cite it. The wire refuses empty text.
+fn found(source: &CitableSource) -> Option<Known<'_>> {
+    (!source.content.trim().is_empty()).then(|| Known::SearchResult {
+        source: source.name(),
+        title: source.title.as_deref().unwrap_or(source.name()),
+        content: [Text { text: &source.content }],
+        citations: Citations { enabled: true },
+    })
 }
 
 fn picture(image: &Image) -> Known<'_> {

@@ -205,6 +205,7 @@ fn messages(request: &ModelRequest) -> Vec<Said<'_>> {
                 name,
                 content,
                 images,
+                ..
             } => {
                 said.push(Said::Tool {
                     tool_call_id: call_id,

@@ -1,0 +1,127 @@
+//! What the SDKs can ask for and Lodge does not serve, by family, with the reason. The test below reads the published schema: a
+//! method that nobody has looked at is neither served nor named here, and fails it.
+
+/// Names, or beginnings of names that end with a dot, and why they are not served.
+pub(crate) static ABSENT: &[(&str, &str)] = &[
+    ("session.factory.", WORKFLOWS),
+    ("session.workflow.", WORKFLOWS),
+    ("extensions.", EXTENSIONS),
+    ("registerExtensionLaunchProvider", EXTENSIONS),
+    ("session.extensions.reconcile", EXTENSIONS),
+    (
+        "session.canvas.provider.",
+        "an app names its canvases when it opens the session",
+    ),
+    ("sessions.configureSessionExtensions", EXTENSIONS),
+    ("session.tasks.register", CLIENT_TASKS),
+    ("session.tasks.update", CLIENT_TASKS),
+    (
+        "catalog.",
+        "there is no catalogue to search; plugins are installed from marketplaces",
+    ),
+    ("mcp.planInstall", "servers are added with `mcp.config.add`"),
+    (
+        "managedSettings.read",
+        "an app gives the policy of its sessions with `managedSettings`",
+    ),
+    ("hooks.discover", "`lodge doctor` lists the hooks of files"),
+    ("models.getBuiltInCatalog", "models are those that providers list"),
+    (
+        "session.limitPrediction.",
+        "Lodge does not guess what a session will cost",
+    ),
+    ("session.debug.", "`lodge export` has a session's log"),
+    ("session.autopilotObjective.", OBJECTIVE),
+    ("session.workspaces.autopilotObjectiveExists", OBJECTIVE),
+    ("session.workspaces.readAutopilotObjective", OBJECTIVE),
+    ("session.workspaces.writeAutopilotObjective", OBJECTIVE),
+    ("session.workspaces.deleteAutopilotObjective", OBJECTIVE),
+    ("session.workspaces.addSummary", SUMMARIES),
+    ("session.workspaces.truncateSummaries", SUMMARIES),
+    (
+        "session.workspaces.updateMetadata",
+        "a session is named with `session.name.set`",
+    ),
+    ("session.mcp.oauth.probe", OAUTH),
+    ("session.mcp.oauth.respond", OAUTH),
+    ("session.mcp.oauth.authenticationStateChanged", OAUTH),
+    (
+        "session.queue.setDrainPaused",
+        "the queue has no pause; messages are moved and removed instead",
+    ),
+    (
+        "session.sandbox.disableForSession",
+        "commands leave the sandbox one by one, by approval",
+    ),
+    ("session.tools.execute", "only the agent and the person call tools"),
+    (
+        "session.tools.getBuiltinDescriptors",
+        "`tools.list` has the built-in tools",
+    ),
+    (
+        "session.tools.taskCompleteEventData",
+        "the agent reports the end of a task itself",
+    ),
+];
+
+const WORKFLOWS: &str = "there are no agent factories or workflows";
+const EXTENSIONS: &str = "Lodge starts no extensions";
+const CLIENT_TASKS: &str = "tasks are Lodge's own sub-agents and commands";
+const OBJECTIVE: &str = "autopilot has no objective beside the conversation";
+const SUMMARIES: &str = "only compactions make summaries";
+const OAUTH: &str = "signing in is `session.mcp.oauth.login` or an answer to `mcp.oauth_required`";
+
+/// Why a method is not served, if that was decided.
+#[cfg(test)]
+fn reason(method: &str) -> Option<&'static str> {
+    let named = |name: &str| match name.ends_with('.') {
+        true => method.starts_with(name),
+        false => method == name,
+    };
+    ABSENT.iter().find(|(name, _)| named(name)).map(|(_, reason)| *reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::methods::find;
+
+    /// The methods of a part of the schema that apps may call.
+    fn public(part: &Value, into: &mut Vec<String>) {
+        let Value::Object(fields) = part else { return };
+        if let Some(method) = fields.get("rpcMethod").and_then(Value::as_str) {
+            if fields.get("visibility").and_then(Value::as_str) != Some("internal") {
+                into.push(method.to_owned());
+            }
+            return;
+        }
+        for field in fields.values() {
+            public(field, into);
+        }
+    }
+
+    #[test]
+    fn every_public_method_of_the_sdks_is_served_or_absent_for_a_reason() {
+        let Some(dir) = testkit::schema::dir() else { return };
+        let text = std::fs::read_to_string(dir.join("api.schema.json")).expect("the schema can be read");
+        let schema: Value = serde_json::from_str(&text).expect("the schema is JSON");
+        let mut methods = Vec::new();
+        public(&schema["server"], &mut methods);
+        public(&schema["session"], &mut methods);
+        assert!(
+            methods.len() > 250,
+            "the schema no longer looks as expected: {} methods",
+            methods.len()
+        );
+        let undecided: Vec<_> = methods
+            .iter()
+            .filter(|method| find(method).is_some() == reason(method).is_some())
+            .collect();
+        assert!(
+            undecided.is_empty(),
+            "neither served nor absent, or both: {undecided:?}"
+        );
+    }
+}
