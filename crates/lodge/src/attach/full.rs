@@ -37,8 +37,6 @@ const FRAME: Duration = Duration::from_millis(16);
 const TURN: Duration = Duration::from_millis(100);
 /// How often a list of sessions on the screen is asked for again.
 const LIST: Duration = Duration::from_secs(2);
-/// What came is shown at the latest after so many pieces of news.
-const BATCH: usize = 1000;
 /// The largest image that is attached.
 const LARGEST_IMAGE: u64 = 20 << 20;
 
@@ -142,8 +140,12 @@ impl Full {
             tokio::select! {
                 biased;
                 () = sleep_until(next) => {
+                    if due {
+                        self.catch_up();
+                    }
                     if due || self.app.is_moving() {
                         screen.draw(&mut self.app)?;
+                        self.app.take_changed();
                     }
                     (drawn, due) = (Instant::now(), false);
                     if self.app.shows_sessions() && asked.elapsed() > LIST {
@@ -169,7 +171,8 @@ impl Full {
                     }
                     Answer::Failed(why) => self.app.complain(&why),
                 },
-                news = self.wire.next() => self.news(news?).await?,
+                // Until the next frame, what comes waits for it: the pieces of an answer are many, and are taken together.
+                news = self.wire.next(), if !due => self.news(news?).await?,
             }
         }
     }
@@ -192,12 +195,6 @@ impl Full {
         match news {
             News::Said(inbound) => {
                 self.said(inbound);
-                for _ in 0..BATCH {
-                    let Some(more) = self.wire.link().and_then(Link::ready) else {
-                        break;
-                    };
-                    self.said(more);
-                }
                 Ok(())
             }
             News::Lost => {
@@ -215,6 +212,17 @@ impl Full {
                 Ok(())
             }
             News::Back(link, missed) => self.back(link, missed).await,
+        }
+    }
+
+    /// Takes what came since the last frame, for no longer than until the next one.
+    fn catch_up(&mut self) {
+        let began = Instant::now();
+        while let Some(inbound) = self.wire.link().and_then(Link::ready) {
+            self.said(inbound);
+            if began.elapsed() > FRAME {
+                return;
+            }
         }
     }
 
