@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ahp::ahp_types::{
     StateAction, Uri,
-    state::{ChatInputQuestion, SessionInputRequest, ToolCallConfirmationState, ToolInput},
+    state::{ChatInputQuestion, FileEdit, SessionInputRequest, ToolCallConfirmationState, ToolInput},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
@@ -39,13 +39,15 @@ enum Says {
 enum Body {
     Text(String),
     Command(String),
-    Edit(Edit),
+    Edits(Vec<Edit>),
 }
 
 struct Question {
     asked: Asked,
     title: String,
     body: Body,
+    /// Changes of files whose sides are at the host, until they are asked for.
+    unread: Vec<FileEdit>,
     message: String,
     choices: Vec<Choice>,
     selected: usize,
@@ -100,6 +102,22 @@ impl Panel {
             self.focused = false;
         }
         new
+    }
+
+    /// Changes that questions are about and of which the host has both sides, each told once.
+    pub(crate) fn to_read(&mut self) -> Vec<(String, Vec<FileEdit>)> {
+        let unread = self.open.iter_mut().filter(|question| !question.unread.is_empty());
+        unread
+            .map(|question| (question.asked.id.clone(), std::mem::take(&mut question.unread)))
+            .collect()
+    }
+
+    /// Both sides of what a question is about: unlike what the call says, they have the lines around a change.
+    pub(crate) fn show_edits(&mut self, id: &str, edits: Vec<Edit>) {
+        let question = self.open.iter_mut().find(|question| question.asked.id == id);
+        if let Some(question) = question.filter(|_| !edits.is_empty()) {
+            question.body = Body::Edits(edits);
+        }
     }
 
     /// An answer was refused, or the host is another one: questions may be open again.
@@ -182,18 +200,20 @@ impl Panel {
 impl Question {
     fn new(request: &SessionInputRequest) -> Option<Self> {
         let (asked, _) = ask::ask(request)?;
+        let mut unread = Vec::new();
         let (title, body) = match request {
             SessionInputRequest::ToolConfirmation(needed) => match &needed.tool_call {
                 ToolCallConfirmationState::PendingConfirmation(call) => {
                     let title = call.confirmation_title.as_ref().unwrap_or(&call.invocation_message);
                     let body = match &call.tool_input {
                         Some(ToolInput::Inline(input)) => match Edit::read(input) {
-                            Some(edit) => Body::Edit(edit),
+                            Some(edit) => Body::Edits(vec![edit]),
                             None => Body::Command(input.clone()),
                         },
                         Some(ToolInput::ContentRef(input)) => Body::Text(input.uri.clone()),
                         None => Body::Text(String::new()),
                     };
+                    unread = call.edits.as_ref().map(|edits| edits.items.clone()).unwrap_or_default();
                     let why = call.intention.as_ref().filter(|text| !text.is_empty());
                     let why = why.map(|why| format!("  {why}")).unwrap_or_default();
                     (format!("{}{why}", title.as_text()), body)
@@ -214,6 +234,7 @@ impl Question {
             asked,
             title,
             body,
+            unread,
             message: String::new(),
             choices: Vec::new(),
             selected: 0,
@@ -413,11 +434,14 @@ impl Question {
         match &self.body {
             Body::Text(text) => lines(text, theme.text),
             Body::Command(text) => lines(text, theme.code),
-            Body::Edit(edit) => {
-                let (added, removed) = edit.counts();
-                let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
-                let mut rows = vec![Line::styled(wrap::fit(&text, width), theme.dim)];
-                rows.extend(edit.rows(width, 1000, theme));
+            Body::Edits(edits) => {
+                let mut rows = Vec::new();
+                for edit in edits {
+                    let (added, removed) = edit.counts();
+                    let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
+                    rows.push(Line::styled(wrap::fit(&text, width), theme.dim));
+                    rows.extend(edit.rows(width, 1000, theme));
+                }
                 rows
             }
         }

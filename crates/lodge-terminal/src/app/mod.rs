@@ -18,7 +18,7 @@ use std::{
 use ahp::ahp_types::{
     ActionEnvelope, StateAction, Uri,
     commands::CompletionItem,
-    state::{Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
+    state::{FileEdit, Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
 };
 
 pub use self::{
@@ -32,6 +32,7 @@ use crate::{
         outbox::{self, Outbox},
     },
     composer::Composer,
+    edits::Edit,
     panel::Panel,
     plain::plain_line,
     theme::{Scheme, Theme},
@@ -71,6 +72,8 @@ pub enum Effect {
     Older(String),
     /// Let the person change a text in an editor.
     Edit(String),
+    /// Read both sides of changes that a question, named by its id, is about.
+    Read(String, Vec<FileEdit>),
     /// Read an image.
     Attach(String),
     /// Put a text on the clipboard.
@@ -213,6 +216,9 @@ impl App {
             self.effects
                 .push(Effect::Notify("Lodge waits for your answer".to_owned()));
         }
+        let unread = self.panel.to_read().into_iter();
+        self.effects
+            .extend(unread.map(|(question, edits)| Effect::Read(question, edits)));
         std::mem::take(&mut self.effects)
     }
 
@@ -374,6 +380,15 @@ impl App {
             self.complete_with(items);
             self.changed = true;
         }
+    }
+
+    /// Changes asked for by [`Effect::Read`]: the file, what it was and what it will be.
+    pub fn read(&mut self, question: &str, edits: Vec<(Uri, String, String)>) {
+        let edits = edits.into_iter();
+        let edits = edits.map(|(uri, old, new)| Edit::between(self.below(&uri), &old, &new));
+        let edits = edits.collect();
+        self.panel.show_edits(question, edits);
+        self.changed = true;
     }
 
     /// A text that was changed in an editor.

@@ -11,7 +11,7 @@ use std::{
 use ahp::ahp_types::{
     Uri,
     commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult, FetchTurnsParams},
-    state::{MessageAttachment, MessageEmbeddedResourceAttachment, SessionSummary},
+    state::{FileEdit, MessageAttachment, MessageEmbeddedResourceAttachment, SessionSummary},
 };
 use anyhow::{Context, Result};
 use crossterm::event::{Event, EventStream};
@@ -29,6 +29,7 @@ use super::{
     others::Others,
     pick::{self, Workplace},
     place::Place,
+    sides,
 };
 use crate::remote::Forward;
 
@@ -44,6 +45,8 @@ const LARGEST_IMAGE: u64 = 20 << 20;
 enum Answer {
     Completed(u64, Vec<CompletionItem>),
     Listed(HostName, Result<Vec<SessionSummary>>),
+    /// A question, and what it is about: the files, what they were and what they will be.
+    Read(String, Vec<(Uri, String, String)>),
     Failed(String),
 }
 
@@ -169,6 +172,7 @@ impl Full {
                         tracing::debug!("{}", crate::describe(&error));
                         self.app.unlisted(&host);
                     }
+                    Answer::Read(question, edits) => self.app.read(&question, edits),
                     Answer::Failed(why) => self.app.complain(&why),
                 },
                 // Until the next frame, what comes waits for it: the pieces of an answer are many, and are taken together.
@@ -274,6 +278,7 @@ impl Full {
             Effect::Open(host, uri) => Box::pin(self.go_to(host, &uri)).await,
             Effect::New => self.open(None).await,
             Effect::Older(cursor) => self.older(cursor, answers),
+            Effect::Read(question, edits) => self.read(question, edits, answers),
             Effect::Edit(text) => match screen.lend(|| edit(&text))? {
                 Ok(text) => self.app.edited(&text),
                 Err(error) => self.app.complain(&crate::describe(&error)),
@@ -344,6 +349,18 @@ impl Full {
             let found: Result<CompletionsResult, _> = client.request("completions", params).await;
             if let Ok(found) = found {
                 let _ = answers.send(Answer::Completed(number, found.items));
+            }
+        });
+    }
+
+    /// Reads both sides of changes. What cannot be read is shown as the call says it.
+    fn read(&mut self, question: String, edits: Vec<FileEdit>, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else { return };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            match sides::read(&client, edits).await {
+                Ok(edits) => drop(answers.send(Answer::Read(question, edits))),
+                Err(error) => tracing::debug!("{error:#}"),
             }
         });
     }

@@ -13,6 +13,7 @@ mod pick;
 mod place;
 mod screen;
 mod show;
+mod sides;
 mod talk;
 mod typed;
 
