@@ -82,29 +82,45 @@ impl Edit {
         (self.added, self.removed)
     }
 
+    /// The difference as text, the file's name first.
+    pub(crate) fn text(&self) -> String {
+        let row = |row: &Row| match row {
+            Row::Gap => "\n ⋮".to_owned(),
+            Row::Line(tag, text) => format!("\n{} {text}", sign(*tag)),
+        };
+        let rows: String = self.rows.iter().map(row).collect();
+        format!("{}  +{} −{}{rows}", self.path, self.added, self.removed)
+    }
+
     /// The difference as rows, with a last one that says how many lines of it were left out.
     pub(crate) fn rows(&self, width: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
         let margin = Margin::spaces(4);
         let styled = |row: &Row| match row {
             Row::Gap => (" ⋮".to_owned(), theme.dim),
             Row::Line(tag, text) => {
-                let (sign, style) = match tag {
-                    ChangeTag::Insert => ('+', theme.added),
-                    ChangeTag::Delete => ('-', theme.removed),
-                    ChangeTag::Equal => (' ', theme.dim),
+                let style = match tag {
+                    ChangeTag::Insert => theme.added,
+                    ChangeTag::Delete => theme.removed,
+                    ChangeTag::Equal => theme.dim,
                 };
-                (format!("{sign} {text}"), style)
+                (format!("{} {text}", sign(*tag)), style)
             }
         };
         let shown = self.rows.iter().take(most).map(styled);
-        let mut rows: Vec<Line> = shown
-            .flat_map(|line| wrap::hard(&vec![line], width, &margin))
-            .collect();
+        let mut rows: Vec<Line> = shown.flat_map(|line| wrap::hard(&vec![line], width, &margin)).collect();
         let left_out = self.rows.len().saturating_sub(most);
         if left_out > 0 {
             rows.push(Line::styled(format!("    … {left_out} more lines"), theme.dim));
         }
         rows
+    }
+}
+
+fn sign(tag: ChangeTag) -> char {
+    match tag {
+        ChangeTag::Insert => '+',
+        ChangeTag::Delete => '-',
+        ChangeTag::Equal => ' ',
     }
 }
 
@@ -143,15 +159,28 @@ mod tests {
         let rows: Vec<String> = edit.rows(40, 10, &theme).iter().map(ToString::to_string).collect();
         assert_eq!(rows, ["      one", "    - two", "    + 2", "      three"]);
         let made = Edit::read(r#"{"path":"b","file_text":"x\ny\n"}"#).unwrap();
+        assert_eq!(made.text(), "b  +2 −0\n+ x\n+ y");
         assert_eq!(made.rows(40, 1, &theme).len(), 2);
         let diff = "--- a/b\n+++ b/b\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n";
         let asked = Edit::read(&serde_json::json!({ "path": "b", "diff": diff }).to_string()).unwrap();
         let rows: Vec<String> = asked.rows(40, 10, &theme).iter().map(ToString::to_string).collect();
         assert_eq!(rows, ["      one", "    - two", "    + 2"]);
-        let lines = |changed: &str| (1..30).map(|n| if n % 14 == 0 { format!("{changed}\n") } else { format!("{n}\n") });
-        let (old, new): (String, String) = (lines("old").collect(), lines("new").collect());
-        let far = Edit::between("c".into(), &old, &new);
-        let rows: Vec<String> = far.rows(40, 100, &theme).iter().map(|row| row.to_string().trim().to_owned()).collect();
+        let lines = |changed: &str| {
+            let line = |n: u32| {
+                if n % 14 == 0 {
+                    format!("{changed}\n")
+                } else {
+                    format!("{n}\n")
+                }
+            };
+            (1..30).map(line).collect::<String>()
+        };
+        let far = Edit::between("c".into(), &lines("old"), &lines("new"));
+        let rows: Vec<String> = far
+            .rows(40, 100, &theme)
+            .iter()
+            .map(|row| row.to_string().trim().to_owned())
+            .collect();
         assert_eq!(rows[..6], ["11", "12", "13", "- old", "+ new", "15"]);
         assert_eq!(rows[8..10], ["⋮", "25"]);
         assert_eq!(far.counts(), (2, 2));

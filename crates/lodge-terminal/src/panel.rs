@@ -17,6 +17,9 @@ use crate::{
     wrap::{self, Margin},
 };
 
+/// Questions behind the one in front that have a row of their own.
+const OTHERS: usize = 3;
+
 /// Something that can be chosen, and what choosing it says.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
@@ -52,6 +55,9 @@ struct Question {
     choices: Vec<Choice>,
     selected: usize,
     ticked: HashSet<usize>,
+    /// The first row of the body that is shown, and how many are below what fits.
+    top: usize,
+    below: usize,
     /// Words that are being typed, where words are wanted.
     words: Option<String>,
     complaint: Option<String>,
@@ -76,8 +82,8 @@ impl Panel {
         self.open.is_empty()
     }
 
-    /// Follows what the session waits for. True when there is something new to answer.
-    pub(crate) fn follow(&mut self, needed: &[SessionInputRequest]) -> bool {
+    /// Follows what the session waits for; `who` names those who ask in chats of their own. True when there is something new to answer.
+    pub(crate) fn follow(&mut self, needed: &[SessionInputRequest], who: impl Fn(&str) -> Option<String>) -> bool {
         let key = |request: &SessionInputRequest| ask::key(request).map(|(key, _)| key.to_owned());
         let ids: HashSet<String> = needed.iter().filter_map(key).collect();
         self.answered.retain(|id| ids.contains(id));
@@ -90,7 +96,12 @@ impl Panel {
             let Some(id) = key(request) else { continue };
             let known = self.open.iter().any(|question| question.asked.id == id);
             if !known && !self.answered.contains(&id) {
-                let question = Question::new(request);
+                let mut question = Question::new(request);
+                if let Some(question) = &mut question {
+                    if let Some(who) = who(&question.asked.chat) {
+                        question.title = format!("{who}: {}", question.title);
+                    }
+                }
                 new |= question.is_some();
                 self.open.extend(question);
             }
@@ -162,13 +173,44 @@ impl Panel {
         !question.choices.is_empty() && question.words.take().is_some()
     }
 
+    /// Scrolls through what the question in front is about. False when all of it is on the screen.
+    pub(crate) fn scroll(&mut self, by: isize) -> bool {
+        let question = self.open.get_mut(self.current).filter(|_| self.focused);
+        let Some(question) = question.filter(|question| question.top + question.below > 0) else {
+            return false;
+        };
+        let last = question.top + question.below;
+        question.top = question.top.saturating_add_signed(by).min(last);
+        true
+    }
+
+    /// The questions behind the one in front, a row each.
+    fn others(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let open = self.open.iter().enumerate();
+        let others: Vec<&Question> = open
+            .filter(|(at, _)| *at != self.current)
+            .map(|(_, other)| other)
+            .collect();
+        let row = |text: &str| Line::styled(wrap::fit(text, width), theme.dim);
+        let shown = others.iter().take(OTHERS);
+        let mut rows: Vec<Line> = shown
+            .map(|other| row(&format!("? {}  {}", plain_line(&other.title), other.in_short())))
+            .collect();
+        if let Some(more) = others.len().checked_sub(OTHERS).filter(|more| *more > 0) {
+            rows.push(row(&format!("? {more} more")));
+        }
+        rows
+    }
+
     /// The question in front, in at most so many rows.
-    pub(crate) fn rows(&self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let Some(question) = self.open.get(self.current) else {
+    pub(crate) fn rows(&mut self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let many = self.open.len();
+        let others = self.others(width, theme);
+        let Some(question) = self.open.get_mut(self.current) else {
             return Vec::new();
         };
         let mut head = Vec::new();
-        let count = match self.open.len() {
+        let count = match many {
             1 => String::new(),
             many => format!("  ({} of {many}, Tab goes on)", self.current + 1),
         };
@@ -182,15 +224,26 @@ impl Panel {
             &Margin::default(),
         );
         head.append(&mut title);
-        let foot = question.foot(width, theme, self.focused);
+        let mut foot = question.foot(width, theme, self.focused);
+        foot.extend(others);
         let room = height.saturating_sub(head.len() + foot.len());
-        let mut body = question.body(width, theme);
-        let left_out = body.len().saturating_sub(room.max(1));
-        if left_out > 0 {
-            body.truncate(room.saturating_sub(1));
-            body.push(Line::styled(format!("    … {} more rows", left_out + 1), theme.dim));
+        let body = question.body(width, theme);
+        let all = body.len();
+        if all <= room.max(1) {
+            (question.top, question.below) = (0, 0);
+            head.extend(body);
+        } else {
+            let fit = room.saturating_sub(1);
+            question.top = question.top.min(all - fit);
+            question.below = all - fit - question.top;
+            let (first, last) = (question.top + 1, question.top + fit);
+            head.extend(body.into_iter().skip(question.top).take(fit));
+            let text = match fit {
+                0 => format!("    … {all} rows"),
+                _ => format!("    … rows {first}–{last} of {all} · PageUp, PageDown"),
+            };
+            head.push(Line::styled(wrap::fit(&text, width), theme.dim));
         }
-        head.extend(body);
         head.extend(foot);
         head.truncate(height);
         head
@@ -239,6 +292,8 @@ impl Question {
             choices: Vec::new(),
             selected: 0,
             ticked: HashSet::new(),
+            top: 0,
+            below: 0,
             words: None,
             complaint: None,
         };
@@ -421,6 +476,18 @@ impl Question {
             Reply::None => {}
         }
         None
+    }
+
+    /// What it is about, on one line.
+    fn in_short(&self) -> String {
+        match &self.body {
+            Body::Text(text) | Body::Command(text) => plain_line(text.lines().next().unwrap_or_default()),
+            Body::Edits(edits) => edits
+                .iter()
+                .map(|edit| plain_line(&edit.path))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
     }
 
     fn body(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {

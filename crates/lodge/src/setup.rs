@@ -65,11 +65,25 @@ impl Mcp {
 }
 
 /// `[terminal]` of `lodge.toml`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TerminalSettings {
     /// `auto` (the default), `dark`, `light` or `plain`.
     pub(crate) theme: ThemeSetting,
+    /// Whether the wheel scrolls the conversation and dragging copies.
+    pub(crate) mouse: bool,
+    /// Whether the editor has the keys of vi.
+    pub(crate) vim: bool,
+}
+
+impl Default for TerminalSettings {
+    fn default() -> Self {
+        Self {
+            theme: ThemeSetting::default(),
+            mouse: true,
+            vim: false,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -17,7 +17,11 @@ use super::link::reason;
 pub(super) async fn read(client: &Client, edits: Vec<FileEdit>) -> Result<Vec<(Uri, String, String)>> {
     let mut read = Vec::with_capacity(edits.len());
     for edit in edits {
-        let named = edit.after.as_ref().or(edit.before.as_ref()).map(|side| side.uri.clone());
+        let named = edit
+            .after
+            .as_ref()
+            .or(edit.before.as_ref())
+            .map(|side| side.uri.clone());
         let Some(named) = named else { continue };
         let before = side(client, edit.before).await?;
         let after = side(client, edit.after).await?;
