@@ -192,3 +192,19 @@ fn escape_twice_goes_back_to_an_earlier_message_and_lets_it_be_changed() {
     screen.until("another answer", |shown| shown.matches("pears and quinces").count() > 1);
     screen.leave();
 }
+
+#[test]
+fn a_command_of_the_persons_own_leaves_the_session_idle_and_a_stopped_host_its_home() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 80);
+    screen.until_shows("Say something");
+    screen.say("!echo typed");
+    screen.until_shows("    typed");
+    screen.until_hides("Esc stops");
+    let listed = home.run(["sessions", "list"]).ok();
+    assert!(listed.lines[0].contains("  idle  "), "{:?}", listed.lines);
+    screen.leave();
+    let _ = home.run(["serve", "--stop"]).ok();
+    let _ = home.run(["check", "--fix"]).ok();
+}
