@@ -97,10 +97,10 @@ impl Panel {
             let known = self.open.iter().any(|question| question.asked.id == id);
             if !known && !self.answered.contains(&id) {
                 let mut question = Question::new(request);
-                if let Some(question) = &mut question {
-                    if let Some(who) = who(&question.asked.chat) {
-                        question.title = format!("{who}: {}", question.title);
-                    }
+                if let Some(question) = &mut question
+                    && let Some(who) = who(&question.asked.chat)
+                {
+                    question.title = format!("{who}: {}", question.title);
                 }
                 new |= question.is_some();
                 self.open.extend(question);
@@ -116,7 +116,7 @@ impl Panel {
     }
 
     /// Changes that questions are about and of which the host has both sides, each told once.
-    pub(crate) fn to_read(&mut self) -> Vec<(String, Vec<FileEdit>)> {
+    pub(crate) fn take_unread(&mut self) -> Vec<(String, Vec<FileEdit>)> {
         let unread = self.open.iter_mut().filter(|question| !question.unread.is_empty());
         unread
             .map(|question| (question.asked.id.clone(), std::mem::take(&mut question.unread)))

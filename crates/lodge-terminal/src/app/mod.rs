@@ -250,7 +250,7 @@ impl App {
             self.effects
                 .push(Effect::Notify("Lodge waits for your answer".to_owned()));
         }
-        let unread = self.panel.to_read().into_iter();
+        let unread = self.panel.take_unread().into_iter();
         self.effects
             .extend(unread.map(|(question, edits)| Effect::Read(question, edits)));
         std::mem::take(&mut self.effects)
