@@ -43,6 +43,7 @@ fn main() {
         scheme: Scheme::Dark,
         prices: None,
         model: None,
+        vim: false,
     });
     let mut painter = Painter::new(120, 40);
     let mut written = 0;

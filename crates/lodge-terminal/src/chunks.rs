@@ -57,6 +57,7 @@ impl Chunks {
         if self.read < text.len() {
             // What may still become a fence is prose until its line is whole.
             self.paragraph(&text[self.read..], self.read);
+            self.cut(text);
         }
         // The end of code is not shown, whether its line is whole or not.
         let tail = text[self.read..].trim_end();
@@ -93,6 +94,8 @@ impl Chunks {
         let begins = self.blank && self.fence.is_none() && !line.starts_with([' ', '\t']) && !line.trim().is_empty();
         match self.all.last() {
             None => self.begin(from, Kind::Prose, false),
+            // The line was cut before.
+            Some(last) if last.start > from => {}
             Some(last) if last.kind == Kind::Prose => {
                 let long = from - last.start > PROSE_BYTES;
                 if begins || long {
@@ -102,6 +105,20 @@ impl Chunks {
             // After the end of code.
             Some(_) if self.fence.is_none() => self.begin(from, Kind::Prose, false),
             Some(_) => {}
+        }
+    }
+
+    /// Cuts a line that is longer than a piece should be, between words if it has any.
+    fn cut(&mut self, text: &str) {
+        while let Some(last) = self.all.last()
+            && last.kind == Kind::Prose
+            && self.fence.is_none()
+            && text.len() - last.start > 2 * PROSE_BYTES
+        {
+            let (from, most) = (last.start + PROSE_BYTES, last.start + 2 * PROSE_BYTES);
+            let space = text.as_bytes()[from..most].iter().position(|byte| *byte == b' ');
+            let start = space.map_or_else(|| text.floor_char_boundary(most), |at| from + at + 1);
+            self.begin(start, Kind::Prose, true);
         }
     }
 
@@ -150,6 +167,7 @@ impl Chunks {
             return;
         }
         self.paragraph(line, from);
+        self.cut(&text[..to]);
         self.blank = marks.is_empty();
         if self.blank && self.all.len() == 1 && self.all[0].start == from {
             // Empty lines at the beginning are nothing.
@@ -241,6 +259,22 @@ mod tests {
             }
             assert_eq!(grown.all, whole.all, "{step} bytes at a time");
         }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_cut_wherever_it_stands_still() {
+        let text = format!("begin\n\n{}\nnext\n\n{}", "wörds ".repeat(6000), "日".repeat(20_000));
+        let mut whole = Chunks::default();
+        whole.follow(&text);
+        let longest = whole.all.iter().map(|chunk| chunk.end - chunk.start).max().unwrap();
+        assert!(longest <= 2 * PROSE_BYTES, "{longest}");
+        assert!(whole.all.windows(2).all(|pair| pair[0].end == pair[1].start));
+        let mut grown = Chunks::default();
+        for (at, _) in text.char_indices().step_by(500) {
+            grown.follow(&text[..at]);
+        }
+        grown.follow(&text);
+        assert_eq!(grown.all, whole.all);
     }
 
     #[test]

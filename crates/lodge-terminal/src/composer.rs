@@ -7,8 +7,9 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::wrap::columns;
 
-/// How many messages are remembered.
+/// How many messages are remembered, and how many states of one that is being written.
 const REMEMBERED: usize = 1000;
+const UNDONE: usize = 200;
 
 /// The editor.
 #[derive(Debug, Default)]
@@ -20,6 +21,9 @@ pub(crate) struct Composer {
     history: Vec<String>,
     /// Which of the history is shown, and what was typed before.
     recalled: Option<(usize, String)>,
+    /// The text and the cursor before each change, and where a letter that is typed on belongs to the last of them.
+    before: Vec<(String, usize)>,
+    typing_at: Option<usize>,
 }
 
 /// A row of the text: from where to where, in bytes.
@@ -45,17 +49,48 @@ impl Composer {
         &self.text[..self.cursor]
     }
 
+    pub(crate) fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// Puts the cursor at a byte, which begins a letter.
+    pub(crate) fn move_to(&mut self, at: usize) {
+        self.cursor = at;
+    }
+
+    pub(crate) fn killed(&self) -> &str {
+        &self.killed
+    }
+
     pub(crate) fn set(&mut self, text: &str) {
+        self.changes();
         self.text = text.to_owned();
         self.cursor = self.text.len();
         self.recalled = None;
+    }
+
+    /// Keeps the text as it is now, before it changes.
+    fn changes(&mut self) {
+        self.typing_at = None;
+        self.before.push((self.text.clone(), self.cursor));
+        let surplus = self.before.len().saturating_sub(UNDONE);
+        self.before.drain(..surplus);
+    }
+
+    /// Takes back the last change.
+    pub(crate) fn undo(&mut self) {
+        if let Some(before) = self.before.pop() {
+            (self.text, self.cursor) = before;
+            (self.recalled, self.typing_at) = (None, None);
+        }
     }
 
     /// Takes what is typed, and remembers it.
     pub(crate) fn take(&mut self) -> String {
         let text = std::mem::take(&mut self.text);
         self.cursor = 0;
-        self.recalled = None;
+        (self.recalled, self.typing_at) = (None, None);
+        self.before.clear();
         self.remember(&text);
         text
     }
@@ -76,6 +111,20 @@ impl Composer {
     }
 
     pub(crate) fn insert(&mut self, text: &str) {
+        self.changes();
+        self.put(text);
+    }
+
+    /// A letter that is typed. Those of a word are taken back together.
+    fn letter(&mut self, letter: char) {
+        if self.typing_at != Some(self.cursor) || letter.is_whitespace() {
+            self.changes();
+        }
+        self.put(letter.encode_utf8(&mut [0; 4]));
+        self.typing_at = Some(self.cursor);
+    }
+
+    fn put(&mut self, text: &str) {
         self.text.insert_str(self.cursor, text);
         self.cursor += text.len();
         self.recalled = None;
@@ -83,6 +132,7 @@ impl Composer {
 
     /// Puts a text in place of what stands between a byte and the cursor.
     pub(crate) fn replace_from(&mut self, from: usize, text: &str) {
+        self.changes();
         self.text.replace_range(from..self.cursor, text);
         self.cursor = from + text.len();
     }
@@ -95,7 +145,9 @@ impl Composer {
         );
         let plain = !control && !alt;
         match key.code {
-            KeyCode::Char(c) if plain => self.insert(c.encode_utf8(&mut [0; 4])),
+            KeyCode::Char(c) if plain => self.letter(c),
+            // Terminals tell Ctrl-_ as the number that has the same code.
+            KeyCode::Char('_' | '-' | '7') if control => self.undo(),
             KeyCode::Backspace if alt || control => self.kill(self.word_left(), self.cursor),
             KeyCode::Backspace => self.kill_quietly(self.left(), self.cursor),
             KeyCode::Char('h') if control => self.kill_quietly(self.left(), self.cursor),
@@ -128,12 +180,12 @@ impl Composer {
         true
     }
 
-    fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         let before = self.text[..self.cursor].grapheme_indices(true).next_back();
         before.map_or(0, |(at, _)| at)
     }
 
-    fn right(&self) -> usize {
+    pub(crate) fn right(&self) -> usize {
         let next = self.text[self.cursor..].graphemes(true).next();
         self.cursor + next.map_or(0, str::len)
     }
@@ -152,28 +204,38 @@ impl Composer {
         self.cursor + word.map_or(after.len(), |at| skipped + at)
     }
 
-    fn line_start(&self) -> usize {
+    pub(crate) fn line_start(&self) -> usize {
         self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
     }
 
-    fn line_end(&self) -> usize {
+    pub(crate) fn line_end(&self) -> usize {
         self.text[self.cursor..]
             .find('\n')
             .map_or(self.text.len(), |at| self.cursor + at)
     }
 
-    fn kill(&mut self, from: usize, to: usize) {
-        self.killed = self.text[from..to].to_owned();
+    /// Deletes a part of the text, which can be inserted again.
+    pub(crate) fn kill(&mut self, from: usize, to: usize) {
+        self.keep(from, to);
         self.kill_quietly(from, to);
     }
 
+    /// Keeps a part of the text as if it were deleted.
+    pub(crate) fn keep(&mut self, from: usize, to: usize) {
+        self.killed = self.text[from..to].to_owned();
+    }
+
     fn kill_quietly(&mut self, from: usize, to: usize) {
+        if from == to {
+            return;
+        }
+        self.changes();
         self.text.replace_range(from..to, "");
         self.cursor = from;
         self.recalled = None;
     }
 
-    fn up(&mut self, width: usize) {
+    pub(crate) fn up(&mut self, width: usize) {
         let (rows, row, column) = self.place(width);
         match row.checked_sub(1) {
             Some(above) => self.cursor = self.at(rows[above], column),
@@ -181,7 +243,7 @@ impl Composer {
         }
     }
 
-    fn down(&mut self, width: usize) {
+    pub(crate) fn down(&mut self, width: usize) {
         let (rows, row, column) = self.place(width);
         match rows.get(row + 1) {
             Some(below) => self.cursor = self.at(*below, column),
@@ -196,6 +258,7 @@ impl Composer {
         };
         let wanted = at.saturating_add_signed(step).min(self.history.len());
         let text = self.history.get(wanted).unwrap_or(&typed).clone();
+        self.changes();
         self.cursor = text.len();
         self.text = text;
         if wanted < self.history.len() {
@@ -297,6 +360,18 @@ mod tests {
         typed(&[(KeyCode::Char('y'), control), (KeyCode::Home, none)], &mut composer);
         typed(&[(KeyCode::Right, control), (KeyCode::Char('!'), none)], &mut composer);
         assert_eq!(composer.text(), "one! two\nthree ");
+    }
+
+    #[test]
+    fn changes_are_taken_back_word_by_word() {
+        let mut composer = Composer::default();
+        let letters = "one two".chars().map(|c| (KeyCode::Char(c), KeyModifiers::NONE));
+        typed(&letters.collect::<Vec<_>>(), &mut composer);
+        typed(&[(KeyCode::Char('u'), KeyModifiers::CONTROL)], &mut composer);
+        for expected in ["one two", "one", "", ""] {
+            typed(&[(KeyCode::Char('7'), KeyModifiers::CONTROL)], &mut composer);
+            assert_eq!(composer.text(), expected);
+        }
     }
 
     #[test]

@@ -5,18 +5,29 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    highlight,
     plain::plain,
     theme::Theme,
     wrap::{self, Margin},
 };
 
-/// A change of a file, as far as the call itself tells.
+/// Lines around a change that are shown.
+const AROUND: usize = 3;
+
+/// A line of a difference.
+#[derive(Debug, PartialEq, Eq)]
+enum Row {
+    Line(ChangeTag, String),
+    /// Lines that are the same are left out here.
+    Gap,
+}
+
+/// A change of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) path: String,
-    old: String,
-    new: String,
+    rows: Vec<Row>,
+    added: usize,
+    removed: usize,
 }
 
 impl Edit {
@@ -29,62 +40,87 @@ impl Edit {
                 .find_map(|name| input.get(name)?.as_str().map(str::to_owned))
         };
         let path = text(&["path", "file_path"])?;
-        if let Some(diff) = text(&["diff"]) {
-            let (old, new) = sides(&diff);
-            return Some(Self { path, old, new });
-        }
-        let (old, new) = match text(&["new_str", "new_string"]) {
-            Some(new) => (text(&["old_str", "old_string"]).unwrap_or_default(), new),
-            None => (String::new(), text(&["file_text", "content"])?),
+        let (old, new) = match (text(&["diff"]), text(&["new_str", "new_string"])) {
+            (Some(diff), _) => sides(&diff),
+            (None, Some(new)) => (text(&["old_str", "old_string"]).unwrap_or_default(), new),
+            (None, None) => (String::new(), text(&["file_text", "content"])?),
         };
-        Some(Self { path, old, new })
+        Some(Self::between(path, &old, &new))
+    }
+
+    /// What became of a file.
+    pub(crate) fn between(path: String, old: &str, new: &str) -> Self {
+        let (old, new) = (plain(old), plain(new));
+        let diff = TextDiff::from_lines(&old, &new);
+        let (mut rows, mut added, mut removed) = (Vec::new(), 0, 0);
+        for (number, group) in diff.grouped_ops(AROUND).iter().enumerate() {
+            if number > 0 {
+                rows.push(Row::Gap);
+            }
+            for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+                match change.tag() {
+                    ChangeTag::Insert => added += 1,
+                    ChangeTag::Delete => removed += 1,
+                    ChangeTag::Equal => {}
+                }
+                rows.push(Row::Line(
+                    change.tag(),
+                    change.value().trim_end_matches('\n').to_owned(),
+                ));
+            }
+        }
+        Self {
+            path,
+            rows,
+            added,
+            removed,
+        }
     }
 
     /// Lines added and removed.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let diff = TextDiff::from_lines(&self.old, &self.new);
-        diff.iter_all_changes()
-            .fold((0, 0), |(added, removed), change| match change.tag() {
-                ChangeTag::Insert => (added + 1, removed),
-                ChangeTag::Delete => (added, removed + 1),
-                ChangeTag::Equal => (added, removed),
-            })
+        (self.added, self.removed)
     }
 
-    /// The difference as rows, and how many lines of it were left out.
+    /// The difference as text, the file's name first.
+    pub(crate) fn text(&self) -> String {
+        let row = |row: &Row| match row {
+            Row::Gap => "\n ⋮".to_owned(),
+            Row::Line(tag, text) => format!("\n{} {text}", sign(*tag)),
+        };
+        let rows: String = self.rows.iter().map(row).collect();
+        format!("{}  +{} −{}{rows}", self.path, self.added, self.removed)
+    }
+
+    /// The difference as rows, with a last one that says how many lines of it were left out.
     pub(crate) fn rows(&self, width: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let (old, new) = (plain(&self.old), plain(&self.new));
-        let diff = TextDiff::from_lines(&old, &new);
         let margin = Margin::spaces(4);
-        let mut lines = Vec::new();
-        for (number, group) in diff.grouped_ops(3).iter().enumerate() {
-            if number > 0 {
-                lines.push((" ⋮".to_owned(), theme.dim));
-            }
-            for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
-                let sign = match change.tag() {
-                    ChangeTag::Insert => '+',
-                    ChangeTag::Delete => '-',
-                    ChangeTag::Equal => ' ',
-                };
-                let text = format!("{sign} {}", change.value().trim_end_matches('\n'));
-                let style = match change.tag() {
+        let styled = |row: &Row| match row {
+            Row::Gap => (" ⋮".to_owned(), theme.dim),
+            Row::Line(tag, text) => {
+                let style = match tag {
+                    ChangeTag::Insert => theme.added,
+                    ChangeTag::Delete => theme.removed,
                     ChangeTag::Equal => theme.dim,
-                    _ => highlight::diff_style(&text, theme),
                 };
-                lines.push((text, style));
+                (format!("{} {text}", sign(*tag)), style)
             }
-        }
-        let left_out = lines.len().saturating_sub(most);
-        lines.truncate(most);
-        let mut rows: Vec<Line> = lines
-            .into_iter()
-            .flat_map(|line| wrap::hard(&vec![line], width, &margin))
-            .collect();
+        };
+        let shown = self.rows.iter().take(most).map(styled);
+        let mut rows: Vec<Line> = shown.flat_map(|line| wrap::hard(&vec![line], width, &margin)).collect();
+        let left_out = self.rows.len().saturating_sub(most);
         if left_out > 0 {
             rows.push(Line::styled(format!("    … {left_out} more lines"), theme.dim));
         }
         rows
+    }
+}
+
+fn sign(tag: ChangeTag) -> char {
+    match tag {
+        ChangeTag::Insert => '+',
+        ChangeTag::Delete => '-',
+        ChangeTag::Equal => ' ',
     }
 }
 
@@ -123,11 +159,31 @@ mod tests {
         let rows: Vec<String> = edit.rows(40, 10, &theme).iter().map(ToString::to_string).collect();
         assert_eq!(rows, ["      one", "    - two", "    + 2", "      three"]);
         let made = Edit::read(r#"{"path":"b","file_text":"x\ny\n"}"#).unwrap();
+        assert_eq!(made.text(), "b  +2 −0\n+ x\n+ y");
         assert_eq!(made.rows(40, 1, &theme).len(), 2);
         let diff = "--- a/b\n+++ b/b\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n";
         let asked = Edit::read(&serde_json::json!({ "path": "b", "diff": diff }).to_string()).unwrap();
         let rows: Vec<String> = asked.rows(40, 10, &theme).iter().map(ToString::to_string).collect();
         assert_eq!(rows, ["      one", "    - two", "    + 2"]);
+        let lines = |changed: &str| {
+            let line = |n: u32| {
+                if n % 14 == 0 {
+                    format!("{changed}\n")
+                } else {
+                    format!("{n}\n")
+                }
+            };
+            (1..30).map(line).collect::<String>()
+        };
+        let far = Edit::between("c".into(), &lines("old"), &lines("new"));
+        let rows: Vec<String> = far
+            .rows(40, 100, &theme)
+            .iter()
+            .map(|row| row.to_string().trim().to_owned())
+            .collect();
+        assert_eq!(rows[..6], ["11", "12", "13", "- old", "+ new", "15"]);
+        assert_eq!(rows[8..10], ["⋮", "25"]);
+        assert_eq!(far.counts(), (2, 2));
         assert_eq!(Edit::read("ls -l"), None);
         assert_eq!(Edit::read(r#"{"path":"b"}"#), None);
     }

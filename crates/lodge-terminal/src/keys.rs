@@ -19,6 +19,8 @@ pub enum Action {
     Suspend,
     /// Opens what is typed in an editor.
     Editor,
+    /// Attaches the image on the clipboard.
+    PasteImage,
     /// Scrolls.
     PageUp,
     /// Scrolls.
@@ -65,7 +67,11 @@ pub const KEYS: &[(&str, Action, &str)] = &[
         "Send the message; while the agent works, it waits in the queue",
     ),
     ("Shift-Enter, Alt-Enter, Ctrl-J", Action::NewLine, "Start a new line"),
-    ("Esc", Action::Escape, "Close what is open; else stop the running turn"),
+    (
+        "Esc",
+        Action::Escape,
+        "Close what is open; else stop the running turn; twice, go back to an earlier message",
+    ),
     (
         "Ctrl-C",
         Action::Leave,
@@ -109,6 +115,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     ("Ctrl-S", Action::Sessions, "Choose a session"),
     ("Alt-M", Action::Models, "Choose a model"),
     ("Ctrl-G", Action::Editor, "Write the message in $VISUAL or $EDITOR"),
+    ("Ctrl-V", Action::PasteImage, "Attach the image on the clipboard"),
     ("Ctrl-Z", Action::Suspend, "Suspend; `fg` returns"),
     ("Ctrl-L", Action::Redraw, "Redraw the screen"),
     ("F1", Action::Help, "Show the keys and commands"),
@@ -128,6 +135,7 @@ pub const EDITOR_KEYS: &[(&str, &str)] = &[
     ("Ctrl-W, Alt-Backspace, Alt-D", "Delete a word"),
     ("Ctrl-U, Ctrl-K", "Delete to the beginning or the end of the line"),
     ("Ctrl-Y", "Insert what was deleted"),
+    ("Ctrl-_", "Undo"),
 ];
 
 /// What a key does.

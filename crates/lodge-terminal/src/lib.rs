@@ -15,9 +15,10 @@ mod panel;
 mod plain;
 mod theme;
 mod transcript;
+mod vim;
 mod wrap;
 
-pub use app::{App, COMMANDS, Effect, HostName, Price, Prices, Sent, Setup};
+pub use app::{App, COMMANDS, Cell, Effect, HostName, Price, Prices, Sent, Setup};
 pub use feed::{Body, Feed};
 pub use keys::{EDITOR_KEYS, KEYS};
 pub use paint::Painter;

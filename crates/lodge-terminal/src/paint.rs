@@ -1,6 +1,9 @@
 //! Bringing a screen to the terminal: what changed since the last one, in one write that the terminal shows at once.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    ops::Range,
+};
 
 use crossterm::{
     cursor::{Hide, MoveTo, Show},
@@ -39,6 +42,24 @@ impl Painter {
         self.unknown = true;
     }
 
+    /// What the terminal shows between two places, without the blank ends of rows.
+    pub fn text(&self, one: (u16, u16), other: (u16, u16)) -> String {
+        let mut rows = Vec::new();
+        for (row, columns) in between(self.shown.area, one, other) {
+            let (mut text, mut covered) = (String::new(), 0);
+            for column in columns {
+                let symbol = self.shown[(column, row)].symbol();
+                // What is wide covers the cell behind it.
+                if column >= covered {
+                    text.push_str(symbol);
+                    covered = column + crate::wrap::columns(symbol).max(1) as u16;
+                }
+            }
+            rows.push(text.trim_end().to_owned());
+        }
+        rows.join("\n")
+    }
+
     /// Draws a frame. What is written begins and ends a synchronized update.
     ///
     /// # Errors
@@ -71,6 +92,19 @@ impl Painter {
         out.write_all(&bytes)?;
         out.flush()
     }
+}
+
+/// The cells from one place on the screen to another, row by row, as text runs.
+pub(crate) fn between(area: Rect, one: (u16, u16), other: (u16, u16)) -> impl Iterator<Item = (u16, Range<u16>)> {
+    let (from, to) = match (one.1, one.0) <= (other.1, other.0) {
+        true => (one, other),
+        false => (other, one),
+    };
+    (from.1..=to.1.min(area.height.saturating_sub(1))).map(move |row| {
+        let first = if row == from.1 { from.0 } else { 0 };
+        let last = if row == to.1 { to.0 + 1 } else { area.width };
+        (row, first.min(area.width)..last.min(area.width))
+    })
 }
 
 fn write_cells(bytes: &mut Vec<u8>, before: &Buffer, now: &Buffer) -> io::Result<()> {
@@ -155,5 +189,26 @@ fn colour(colour: Color) -> TerminalColor {
         Color::White => TerminalColor::AnsiValue(15),
         Color::Rgb(r, g, b) => TerminalColor::Rgb { r, g, b },
         Color::Indexed(index) => TerminalColor::AnsiValue(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_between_two_places_is_text() {
+        let mut painter = Painter::new(10, 3);
+        let draw = |buffer: &mut Buffer| {
+            for (row, text) in ["one two", "日本語", "three"].into_iter().enumerate() {
+                buffer.set_string(0, row as u16, text, Style::new());
+            }
+            None
+        };
+        painter.frame(&mut Vec::new(), (10, 3), draw).unwrap();
+        assert_eq!(painter.text((4, 0), (2, 2)), "two\n日本語\nthr");
+        assert_eq!(painter.text((2, 2), (4, 0)), "two\n日本語\nthr");
+        assert_eq!(painter.text((2, 1), (3, 1)), "本");
+        assert_eq!(painter.text((9, 0), (40, 9)), "\n日本語\nthree");
     }
 }

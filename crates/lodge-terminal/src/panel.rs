@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ahp::ahp_types::{
     StateAction, Uri,
-    state::{ChatInputQuestion, SessionInputRequest, ToolCallConfirmationState, ToolInput},
+    state::{ChatInputQuestion, FileEdit, SessionInputRequest, ToolCallConfirmationState, ToolInput},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
@@ -16,6 +16,9 @@ use crate::{
     theme::Theme,
     wrap::{self, Margin},
 };
+
+/// Questions behind the one in front that have a row of their own.
+const OTHERS: usize = 3;
 
 /// Something that can be chosen, and what choosing it says.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,17 +42,22 @@ enum Says {
 enum Body {
     Text(String),
     Command(String),
-    Edit(Edit),
+    Edits(Vec<Edit>),
 }
 
 struct Question {
     asked: Asked,
     title: String,
     body: Body,
+    /// Changes of files whose sides are at the host, until they are asked for.
+    unread: Vec<FileEdit>,
     message: String,
     choices: Vec<Choice>,
     selected: usize,
     ticked: HashSet<usize>,
+    /// The first row of the body that is shown, and how many are below what fits.
+    top: usize,
+    below: usize,
     /// Words that are being typed, where words are wanted.
     words: Option<String>,
     complaint: Option<String>,
@@ -74,8 +82,8 @@ impl Panel {
         self.open.is_empty()
     }
 
-    /// Follows what the session waits for. True when there is something new to answer.
-    pub(crate) fn follow(&mut self, needed: &[SessionInputRequest]) -> bool {
+    /// Follows what the session waits for; `who` names those who ask in chats of their own. True when there is something new to answer.
+    pub(crate) fn follow(&mut self, needed: &[SessionInputRequest], who: impl Fn(&str) -> Option<String>) -> bool {
         let key = |request: &SessionInputRequest| ask::key(request).map(|(key, _)| key.to_owned());
         let ids: HashSet<String> = needed.iter().filter_map(key).collect();
         self.answered.retain(|id| ids.contains(id));
@@ -88,7 +96,12 @@ impl Panel {
             let Some(id) = key(request) else { continue };
             let known = self.open.iter().any(|question| question.asked.id == id);
             if !known && !self.answered.contains(&id) {
-                let question = Question::new(request);
+                let mut question = Question::new(request);
+                if let Some(question) = &mut question
+                    && let Some(who) = who(&question.asked.chat)
+                {
+                    question.title = format!("{who}: {}", question.title);
+                }
                 new |= question.is_some();
                 self.open.extend(question);
             }
@@ -100,6 +113,22 @@ impl Panel {
             self.focused = false;
         }
         new
+    }
+
+    /// Changes that questions are about and of which the host has both sides, each told once.
+    pub(crate) fn take_unread(&mut self) -> Vec<(String, Vec<FileEdit>)> {
+        let unread = self.open.iter_mut().filter(|question| !question.unread.is_empty());
+        unread
+            .map(|question| (question.asked.id.clone(), std::mem::take(&mut question.unread)))
+            .collect()
+    }
+
+    /// Both sides of what a question is about: unlike what the call says, they have the lines around a change.
+    pub(crate) fn show_edits(&mut self, id: &str, edits: Vec<Edit>) {
+        let question = self.open.iter_mut().find(|question| question.asked.id == id);
+        if let Some(question) = question.filter(|_| !edits.is_empty()) {
+            question.body = Body::Edits(edits);
+        }
     }
 
     /// An answer was refused, or the host is another one: questions may be open again.
@@ -144,13 +173,44 @@ impl Panel {
         !question.choices.is_empty() && question.words.take().is_some()
     }
 
+    /// Scrolls through what the question in front is about. False when all of it is on the screen.
+    pub(crate) fn scroll(&mut self, by: isize) -> bool {
+        let question = self.open.get_mut(self.current).filter(|_| self.focused);
+        let Some(question) = question.filter(|question| question.top + question.below > 0) else {
+            return false;
+        };
+        let last = question.top + question.below;
+        question.top = question.top.saturating_add_signed(by).min(last);
+        true
+    }
+
+    /// The questions behind the one in front, a row each.
+    fn others(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let open = self.open.iter().enumerate();
+        let others: Vec<&Question> = open
+            .filter(|(at, _)| *at != self.current)
+            .map(|(_, other)| other)
+            .collect();
+        let row = |text: &str| Line::styled(wrap::fit(text, width), theme.dim);
+        let shown = others.iter().take(OTHERS);
+        let mut rows: Vec<Line> = shown
+            .map(|other| row(&format!("? {}  {}", plain_line(&other.title), other.in_short())))
+            .collect();
+        if let Some(more) = others.len().checked_sub(OTHERS).filter(|more| *more > 0) {
+            rows.push(row(&format!("? {more} more")));
+        }
+        rows
+    }
+
     /// The question in front, in at most so many rows.
-    pub(crate) fn rows(&self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let Some(question) = self.open.get(self.current) else {
+    pub(crate) fn rows(&mut self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let many = self.open.len();
+        let others = self.others(width, theme);
+        let Some(question) = self.open.get_mut(self.current) else {
             return Vec::new();
         };
         let mut head = Vec::new();
-        let count = match self.open.len() {
+        let count = match many {
             1 => String::new(),
             many => format!("  ({} of {many}, Tab goes on)", self.current + 1),
         };
@@ -164,15 +224,26 @@ impl Panel {
             &Margin::default(),
         );
         head.append(&mut title);
-        let foot = question.foot(width, theme, self.focused);
+        let mut foot = question.foot(width, theme, self.focused);
+        foot.extend(others);
         let room = height.saturating_sub(head.len() + foot.len());
-        let mut body = question.body(width, theme);
-        let left_out = body.len().saturating_sub(room.max(1));
-        if left_out > 0 {
-            body.truncate(room.saturating_sub(1));
-            body.push(Line::styled(format!("    … {} more rows", left_out + 1), theme.dim));
+        let body = question.body(width, theme);
+        let all = body.len();
+        if all <= room.max(1) {
+            (question.top, question.below) = (0, 0);
+            head.extend(body);
+        } else {
+            let fit = room.saturating_sub(1);
+            question.top = question.top.min(all - fit);
+            question.below = all - fit - question.top;
+            let (first, last) = (question.top + 1, question.top + fit);
+            head.extend(body.into_iter().skip(question.top).take(fit));
+            let text = match fit {
+                0 => format!("    … {all} rows"),
+                _ => format!("    … rows {first}–{last} of {all} · PageUp, PageDown"),
+            };
+            head.push(Line::styled(wrap::fit(&text, width), theme.dim));
         }
-        head.extend(body);
         head.extend(foot);
         head.truncate(height);
         head
@@ -182,18 +253,20 @@ impl Panel {
 impl Question {
     fn new(request: &SessionInputRequest) -> Option<Self> {
         let (asked, _) = ask::ask(request)?;
+        let mut unread = Vec::new();
         let (title, body) = match request {
             SessionInputRequest::ToolConfirmation(needed) => match &needed.tool_call {
                 ToolCallConfirmationState::PendingConfirmation(call) => {
                     let title = call.confirmation_title.as_ref().unwrap_or(&call.invocation_message);
                     let body = match &call.tool_input {
                         Some(ToolInput::Inline(input)) => match Edit::read(input) {
-                            Some(edit) => Body::Edit(edit),
+                            Some(edit) => Body::Edits(vec![edit]),
                             None => Body::Command(input.clone()),
                         },
                         Some(ToolInput::ContentRef(input)) => Body::Text(input.uri.clone()),
                         None => Body::Text(String::new()),
                     };
+                    unread = call.edits.as_ref().map(|edits| edits.items.clone()).unwrap_or_default();
                     let why = call.intention.as_ref().filter(|text| !text.is_empty());
                     let why = why.map(|why| format!("  {why}")).unwrap_or_default();
                     (format!("{}{why}", title.as_text()), body)
@@ -214,10 +287,13 @@ impl Question {
             asked,
             title,
             body,
+            unread,
             message: String::new(),
             choices: Vec::new(),
             selected: 0,
             ticked: HashSet::new(),
+            top: 0,
+            below: 0,
             words: None,
             complaint: None,
         };
@@ -402,6 +478,18 @@ impl Question {
         None
     }
 
+    /// What it is about, on one line.
+    fn in_short(&self) -> String {
+        match &self.body {
+            Body::Text(text) | Body::Command(text) => plain_line(text.lines().next().unwrap_or_default()),
+            Body::Edits(edits) => edits
+                .iter()
+                .map(|edit| plain_line(&edit.path))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+    }
+
     fn body(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
         let margin = Margin::spaces(4);
         let lines = |text: &str, style| -> Vec<Line<'static>> {
@@ -413,11 +501,14 @@ impl Question {
         match &self.body {
             Body::Text(text) => lines(text, theme.text),
             Body::Command(text) => lines(text, theme.code),
-            Body::Edit(edit) => {
-                let (added, removed) = edit.counts();
-                let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
-                let mut rows = vec![Line::styled(wrap::fit(&text, width), theme.dim)];
-                rows.extend(edit.rows(width, 1000, theme));
+            Body::Edits(edits) => {
+                let mut rows = Vec::new();
+                for edit in edits {
+                    let (added, removed) = edit.counts();
+                    let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
+                    rows.push(Line::styled(wrap::fit(&text, width), theme.dim));
+                    rows.extend(edit.rows(width, 1000, theme));
+                }
                 rows
             }
         }

@@ -13,6 +13,7 @@ use ratatui_core::text::Line;
 
 use crate::theme::Theme;
 pub use entry::is_command;
+pub(crate) use entry::said_of_call;
 use entry::{Entry, What};
 
 /// Blocks whose rows are kept.

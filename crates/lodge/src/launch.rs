@@ -110,7 +110,8 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
     let patience = Instant::now() + STOP;
-    while door::running(home)?.is_some() {
+    // It answers no more a moment before it lets go of the home.
+    while door::running(home)?.is_some() || matches!(hold(home), Ok(None)) {
         if Instant::now() > patience {
             bail!("The host (process {}) did not stop.", note.pid);
         }
@@ -123,21 +124,29 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Takes hold of a home for a moment, in which no host can begin. Nothing while a host has it.
+fn hold(home: &Path) -> Result<Option<Home>> {
+    let options = HomeOptions {
+        exclusive: false,
+        ..HomeOptions::default()
+    };
+    match Home::open(home, options) {
+        Ok(open) => Ok(Some(open)),
+        Err(LogError::Locked { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Takes away what a host left that was killed, so that it stays stopped. False while a host has the home: it is about to answer, or
 /// to end.
 fn forgets(home: &Path, patience: Instant) -> Result<bool> {
     if door::find(home)?.is_none() {
         return Ok(true);
     }
-    let options = HomeOptions {
-        exclusive: false,
-        ..HomeOptions::default()
-    };
-    match Home::open(home, options) {
-        // No host can begin while this is open.
-        Ok(_open) => door::forget(home).map(|()| true),
-        Err(LogError::Locked { .. }) if Instant::now() < patience => Ok(false),
-        Err(error) => Err(error.into()),
+    match hold(home)? {
+        Some(_open) => door::forget(home).map(|()| true),
+        None if Instant::now() < patience => Ok(false),
+        None => bail!("A host has {} and does not answer.", home.display()),
     }
 }
 

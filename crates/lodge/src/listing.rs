@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use lodge_events::{Event, LodgeRewound};
+use lodge_events::{Event, LodgeRewound, Payload};
 
 use crate::view::{plain, shorten};
 
@@ -86,13 +86,12 @@ fn end_of(text: &str, longest: usize) -> String {
 
 /// Whether a turn is under way in a session, by the last event of its log. Without a host nobody goes on with it.
 pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
-    let last = last_kind(&dir.join("events.jsonl"));
-    let within = last.as_deref().is_some_and(|kind| {
-        matches!(
-            kind,
-            "user.message" | "assistant.turn_start" | "assistant.message" | "assistant.reasoning"
-        ) || kind.starts_with("tool.")
-            || kind.ends_with(".requested")
+    let last = last_event(&dir.join("events.jsonl"));
+    let within = last.is_some_and(|event| match (event.payload(), event.kind()) {
+        // With the end of a command of the person's own, all is done.
+        (Payload::ToolExecutionComplete(done), _) => done.is_user_requested != Some(true),
+        (_, "user.message" | "assistant.turn_start" | "assistant.message" | "assistant.reasoning") => true,
+        (_, kind) => kind.starts_with("tool.") || kind.ends_with(".requested"),
     });
     match (within, host) {
         (false, _) => "idle",
@@ -101,8 +100,8 @@ pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
     }
 }
 
-/// The type of the last event of the chain that is near the end of a log.
-fn last_kind(log: &Path) -> Option<String> {
+/// The last event of the chain that is near the end of a log.
+fn last_event(log: &Path) -> Option<Event> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
@@ -114,7 +113,8 @@ fn last_kind(log: &Path) -> Option<String> {
         let kind = event.kind();
         // What a rewind hides says nothing of what is under way, which is nothing when one is made.
         let counts = !event.is_beside() || event.is::<LodgeRewound>();
-        (counts && !kind.starts_with("session.") && !kind.starts_with("hook.")).then(|| kind.to_owned())
+        let counts = counts && !kind.starts_with("session.") && !kind.starts_with("hook.");
+        counts.then_some(event)
     })
 }
 

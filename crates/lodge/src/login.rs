@@ -13,7 +13,7 @@ use lodge_files::replace;
 use lodge_models::ModelsConfig;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
-use crate::{launch, serve::print_line, setup};
+use crate::{keyring, launch, serve::print_line, setup};
 
 /// Local servers and the ports that they listen on unless told otherwise.
 const LOCAL: [(&str, u16); 5] = [
@@ -49,6 +49,14 @@ impl Provider {
     }
 }
 
+/// Where a key is.
+enum Key<'a> {
+    /// In the configuration itself; empty where there is none.
+    Written(&'a str),
+    /// In the system's keyring, under this name.
+    InKeyring(&'a str),
+}
+
 /// Walks through it.
 pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
@@ -72,16 +80,30 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         other => other.with_context(|| format!("Cannot read {}", path.display()))?,
     };
-    let text = with_model(&before, &provider, &key, &model)?;
     print_line(&format!("Trying {model} …"));
-    if let Err(error) = try_out(&text) {
+    if let Err(error) = try_out(&with_model(&before, &provider, &Key::Written(&key), &model)?) {
         print_line(&format!("The model did not answer: {}", crate::describe(&error)));
         if !yes("Save these settings anyway?", false)? {
             return Ok(ExitCode::FAILURE);
         }
     }
+    // Homes have keys of their own.
+    let account = format!("{}-{}", provider.name, uuid::Uuid::new_v4());
+    let in_keyring = !key.is_empty() && keyring::store(&account, &key).is_ok();
+    let kept = if in_keyring {
+        Key::InKeyring(&account)
+    } else {
+        Key::Written(&key)
+    };
+    let text = with_model(&before, &provider, &kept, &model)?;
     replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
-    print_line(&format!("Saved to {}, readable only by you.", path.display()));
+    match in_keyring {
+        true => print_line(&format!(
+            "Saved to {}; the key is in the system's keyring.",
+            path.display()
+        )),
+        false => print_line(&format!("Saved to {}, readable only by you.", path.display())),
+    }
     if crate::door::running(home)?.is_some()
         && yes(
             "A host is running and uses the new model after a restart. Stop it now?",
@@ -192,7 +214,7 @@ async fn local_servers() -> Vec<Provider> {
 }
 
 async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> {
-    let text = with_model("", provider, key, "x")?;
+    let text = with_model("", provider, &Key::Written(key), "x")?;
     let config: ModelsConfig = toml::from_str(&text).context("These settings are invalid")?;
     let catalogue = lodge_models::Catalogue::from(config, |_| None).context("These settings cannot be used")?;
     let found = tokio::time::timeout(LISTING, catalogue.discover()).await;
@@ -229,7 +251,7 @@ async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> 
 }
 
 /// The configuration with a provider and its model as the default; everything else stays as somebody wrote it.
-fn with_model(before: &str, provider: &Provider, key: &str, model: &str) -> Result<String> {
+fn with_model(before: &str, provider: &Provider, key: &Key, model: &str) -> Result<String> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let name = unused_name(before, &provider.name)?;
     let default = format!("default_model = {}\n", quoted(&format!("{name}/{model}")));
@@ -252,8 +274,10 @@ fn with_model(before: &str, provider: &Provider, key: &str, model: &str) -> Resu
         quoted(provider.kind),
         quoted(&provider.base_url)
     ));
-    if !key.is_empty() {
-        text.push_str(&format!("api_key = {}\n", quoted(key)));
+    match key {
+        Key::Written("") => {}
+        Key::Written(key) => text.push_str(&format!("api_key = {}\n", quoted(key))),
+        Key::InKeyring(account) => text.push_str(&format!("api_key_keyring = {}\n", quoted(account))),
     }
     Ok(text)
 }
@@ -299,12 +323,12 @@ mod tests {
     fn a_model_is_added_and_everything_else_stays() {
         let provider = Provider::new("openai", "openai", "https://api.openai.com/v1", true);
         let before = "# mine\ndefault_model = \"old\"\nsandbox = \"off\"\n\n[[provider]]\nname = \"openai\"\nbase_url = \"http://x/v1\"\n";
-        let text = with_model(before, &provider, "se\"cret", "gpt").unwrap();
+        let text = with_model(before, &provider, &Key::Written("se\"cret"), "gpt").unwrap();
         let config: ModelsConfig = toml::from_str(&text).unwrap();
         assert_eq!(config.default_model.as_deref(), Some("openai-2/gpt"));
         assert_eq!(config.providers.len(), 2);
         assert!(text.contains("# mine\nsandbox = \"off\"\n"), "{text}");
-        let fresh = with_model("", &provider, "", "gpt").unwrap();
+        let fresh = with_model("", &provider, &Key::Written(""), "gpt").unwrap();
         let config: ModelsConfig = toml::from_str(&fresh).unwrap();
         assert_eq!(config.default_model.as_deref(), Some("openai/gpt"));
     }

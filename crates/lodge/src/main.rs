@@ -13,6 +13,7 @@ mod grants;
 mod guest;
 mod history;
 mod join;
+mod keyring;
 mod launch;
 mod listing;
 mod log_file;

@@ -65,11 +65,25 @@ impl Mcp {
 }
 
 /// `[terminal]` of `lodge.toml`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TerminalSettings {
     /// `auto` (the default), `dark`, `light` or `plain`.
     pub(crate) theme: ThemeSetting,
+    /// Whether the wheel scrolls the conversation and dragging copies.
+    pub(crate) mouse: bool,
+    /// Whether the editor has the keys of vi.
+    pub(crate) vim: bool,
+}
+
+impl Default for TerminalSettings {
+    fn default() -> Self {
+        Self {
+            theme: ThemeSetting::default(),
+            mouse: true,
+            vim: false,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -167,7 +181,20 @@ pub(crate) fn config(home: &Path) -> Result<Config> {
 pub(crate) fn models(config: &Config, environment: &Environment) -> Result<Catalogue> {
     let agents = config.agents.iter();
     let agents = agents.map(|(name, entry)| Arc::new(Program::new(name, entry.clone())) as Arc<dyn Model>);
-    Catalogue::from(config.models.clone(), |name| environment.text(name))
+    let mut models = config.models.clone();
+    for provider in &mut models.providers {
+        let account = provider
+            .api_key_keyring
+            .as_deref()
+            .filter(|_| provider.api_key.is_none());
+        match account.map(crate::keyring::read) {
+            Some(Ok(key)) => provider.api_key = Some(key),
+            // Other models may be usable; calls to this one say that a key is missing.
+            Some(Err(error)) => tracing::warn!("{error:#}"),
+            None => {}
+        }
+    }
+    Catalogue::from(models, |name| environment.text(name))
         .and_then(|models| models.with_agents(agents.collect()))
         .context("The models are not configured correctly")
 }

@@ -50,6 +50,8 @@ pub struct ProviderEntry {
     pub api_key: Option<Secret>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
+    /// The name that the key has in the system's keyring. Whoever reads the configuration puts it into `api_key`.
+    pub api_key_keyring: Option<String>,
     /// A bearer token instead of a key.
     pub bearer_token: Option<Secret>,
     /// Headers for every request.

@@ -8,7 +8,10 @@ use ahp::ahp_types::{
 use serde_json::Value;
 
 use super::{App, Effect, overlay::Overlay};
-use crate::theme::{Scheme, Theme};
+use crate::{
+    theme::{Scheme, Theme},
+    vim::Vim,
+};
 
 /// The commands of this client: name, what follows it, what it does.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
@@ -25,6 +28,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("copy", "", "Copy the last answer"),
     ("rename", "TITLE", "Change the title"),
     ("theme", "[dark|light|plain]", "Choose the colours"),
+    ("vim", "", "Edit with the keys of vi, or stop doing so"),
     ("login", "", "Set up a model: provider, key, test"),
     ("help", "", "Show keys and commands"),
     ("quit", "", "Leave; the session keeps running"),
@@ -70,6 +74,14 @@ impl App {
                 Some(scheme) => self.paint(scheme),
                 None => self.complain("The themes are dark, light and plain."),
             },
+            ("vim", "") => {
+                self.vim = match self.vim {
+                    Some(_) => None,
+                    None => Some(Vim::default()),
+                };
+                let now = if self.vim.is_some() { "on" } else { "off" };
+                self.tell(&format!("The keys of vi are {now}."));
+            }
             ("login", "") => self.effects.push(Effect::Login),
             ("help" | "?", "") => self.overlay = Some(Overlay::Help(0)),
             ("quit" | "exit" | "q", "") => self.effects.push(Effect::Leave(0)),

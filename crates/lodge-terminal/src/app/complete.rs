@@ -134,7 +134,7 @@ impl App {
     }
 
     /// A file as the person would name it: seen from the session's directory.
-    fn below(&self, uri: &str) -> String {
+    pub(super) fn below(&self, uri: &str) -> String {
         let path = crate::shown_path(uri);
         let directories = self.mirror.session.state.working_directories.iter().flatten();
         let mut below = directories.filter_map(|directory| {

@@ -66,6 +66,7 @@ impl App {
         put(buffer, &rows, 0);
         put(buffer, &above, page);
         put(buffer, &foot, page + above.len());
+        self.mark_dragged(buffer);
         let answering = self.panel.focused && !self.panel.is_empty();
         let typing = self.overlay.is_none() && self.search.is_none() && !answering;
         let row = page + above.len() + cursor_row;
@@ -150,12 +151,15 @@ impl App {
                 _ => "Working".to_owned(),
             };
             pieces.push(format!("{turning} {word} {seconds}"));
-            let agents = self.tasks().iter().filter(|task| task.works).count();
-            match agents {
-                0 => {}
-                1 => pieces.push("1 background task (Ctrl-T)".to_owned()),
-                many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
-            }
+        }
+        match self.tasks().iter().filter(|task| task.works).count() {
+            0 => {}
+            1 => pieces.push("1 background task (Ctrl-T)".to_owned()),
+            many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
+        }
+        if self.watches() {
+            pieces.push("a sub-agent's conversation, Esc returns".to_owned());
+        } else if self.mirror.is_busy() {
             pieces.push("Esc stops".to_owned());
         }
         if !self.panel.is_empty() && !self.panel.focused {

@@ -13,9 +13,10 @@ use super::{App, Effect, Sent, Wire, overlay::Overlay};
 use crate::{
     keys::{self, Action},
     transcript::Look,
+    vim::{Mode, Vim},
 };
 
-/// Within this time the second Ctrl-C leaves.
+/// Within this time the second Ctrl-C leaves, and the second Esc goes back.
 const TWICE: Duration = Duration::from_secs(2);
 /// Endings of names of images.
 const IMAGES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
@@ -30,6 +31,9 @@ impl App {
         let action = keys::action(key);
         if action != Some(Action::Leave) {
             self.armed = None;
+        }
+        if action != Some(Action::Escape) {
+            self.escaped = None;
         }
         if matches!(action, Some(Action::Leave | Action::Suspend | Action::Redraw)) {
             return self.act(action, key);
@@ -88,6 +92,7 @@ impl App {
             }
             Some(Action::Suspend) => self.effects.push(Effect::Suspend),
             Some(Action::Editor) => self.effects.push(Effect::Edit(self.composer.text().to_owned())),
+            Some(Action::PasteImage) => self.effects.push(Effect::AttachCopied),
             Some(Action::PageUp) => self.scroll(-(self.page as isize)),
             Some(Action::PageDown) => self.scroll(self.page as isize),
             Some(Action::LineUp) => self.scroll(-1),
@@ -119,7 +124,12 @@ impl App {
             Some(Action::Help) => self.overlay = Some(Overlay::Help(0)),
             None => {
                 let width = self.editor_width();
-                if self.composer.key(key, width) {
+                if let (Some(vim), KeyCode::Char(letter)) = (&mut self.vim, key.code)
+                    && vim.mode == Mode::Normal
+                    && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+                {
+                    vim.key(letter, &mut self.composer, width);
+                } else if self.composer.key(key, width) {
                     self.typed();
                 }
             }
@@ -140,6 +150,12 @@ impl App {
             return;
         }
         self.menu = None;
+        if self.watches() {
+            return self.tell("This is a sub-agent's conversation. Esc returns to yours.");
+        }
+        if let Some(vim) = &mut self.vim {
+            *vim = Vim::default();
+        }
         let text = self.composer.take();
         self.effects.push(Effect::Remember(text.clone()));
         self.entered(text.trim());
@@ -149,16 +165,37 @@ impl App {
         if self.menu.take().is_some() {
             return;
         }
+        if let Some(vim) = &mut self.vim
+            && vim.escape(&mut self.composer)
+        {
+            return;
+        }
+        if self.watches() {
+            let own = self.mirror.own_chat().to_owned();
+            return self.effects.push(Effect::Watch(own));
+        }
         if self.mirror.is_busy() {
             return self.cancel();
         }
         if !self.transcript.is_following() {
-            self.transcript.follow_end();
+            return self.transcript.follow_end();
+        }
+        if self.composer.is_empty() && !self.mirror.chat.state.turns.is_empty() {
+            match self.escaped.take().filter(|escaped| escaped.elapsed() < TWICE) {
+                Some(_) => self.pick_turn(),
+                None => {
+                    self.escaped = Some(Instant::now());
+                    self.tell("Press Esc again to go back to an earlier message.");
+                }
+            }
         }
     }
 
     /// Stops the running turn.
     pub(super) fn cancel(&mut self) {
+        if self.watches() {
+            return self.tell("This is a sub-agent's conversation. Esc returns to yours.");
+        }
         let Some(turn) = &self.mirror.chat.state.active_turn else {
             return self.tell("Nothing is running.");
         };
@@ -229,6 +266,9 @@ impl App {
                 self.panel.next();
                 true
             }
+            // Half a screen, so that what was read last stays in view.
+            Some(Action::PageUp) => self.panel.scroll(-(self.height as isize / 2)),
+            Some(Action::PageDown) => self.panel.scroll(self.height as isize / 2),
             Some(Action::Send) | None => {
                 if let Some((chat, action)) = self.panel.key(key) {
                     match self.wire {

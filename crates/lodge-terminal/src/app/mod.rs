@@ -5,8 +5,10 @@ mod commands;
 mod complete;
 mod draw;
 mod input;
+mod mouse;
 mod overlay;
 mod status;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,7 @@ use std::{
 use ahp::ahp_types::{
     ActionEnvelope, StateAction, Uri,
     commands::CompletionItem,
-    state::{Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
+    state::{ChatState, FileEdit, Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
 };
 
 pub use self::{
@@ -28,14 +30,16 @@ pub use self::{
 use self::{complete::Menu, overlay::Overlay};
 use crate::{
     client::{
-        mirror::{Mirror, Went},
+        mirror::{Channel, Mirror, Went},
         outbox::{self, Outbox},
     },
     composer::Composer,
+    edits::Edit,
     panel::Panel,
     plain::plain_line,
     theme::{Scheme, Theme},
     transcript::Transcript,
+    vim::Vim,
 };
 
 /// How long a note stays on the screen.
@@ -67,14 +71,22 @@ pub enum Effect {
     Open(HostName, Uri),
     /// Show a new session.
     New,
+    /// Show another chat of the session.
+    Watch(Uri),
     /// Ask for the turns before the first that is known.
     Older(String),
     /// Let the person change a text in an editor.
     Edit(String),
+    /// Read both sides of changes that a question, named by its id, is about.
+    Read(String, Vec<FileEdit>),
     /// Read an image.
     Attach(String),
+    /// Read the image on the clipboard.
+    AttachCopied,
     /// Put a text on the clipboard.
     Copy(String),
+    /// Put what is on the screen between two places on the clipboard.
+    CopyShown(Cell, Cell),
     /// Keep what was typed for the next time.
     Remember(String),
     /// Call the person.
@@ -88,6 +100,9 @@ pub enum Effect {
     /// End.
     Leave(u8),
 }
+
+/// A place on the screen: column and row.
+pub type Cell = (u16, u16);
 
 /// What a person calls a host; nothing for the one of this machine.
 pub type HostName = Option<String>;
@@ -108,6 +123,8 @@ pub struct Setup {
     pub prices: Option<Prices>,
     /// The model for the first message.
     pub model: Option<String>,
+    /// Whether the editor has the keys of vi.
+    pub vim: bool,
 }
 
 /// Whether the host is there.
@@ -132,6 +149,7 @@ pub struct App {
     transcript: Transcript,
     changed: bool,
     composer: Composer,
+    vim: Option<Vim>,
     /// What words in the editor stand for.
     attachments: Vec<(String, MessageAttachment)>,
     panel: Panel,
@@ -139,6 +157,8 @@ pub struct App {
     completion: u64,
     overlay: Option<Overlay>,
     search: Option<String>,
+    /// What the mouse is being dragged over.
+    dragged: Option<(Cell, Cell)>,
     note: Option<(String, Instant, bool)>,
     scheme: Scheme,
     theme: Theme,
@@ -148,6 +168,7 @@ pub struct App {
     agent: Option<(String, Uri)>,
     cancelling: bool,
     armed: Option<Instant>,
+    escaped: Option<Instant>,
     began: Option<Instant>,
     loading: bool,
     width: usize,
@@ -171,12 +192,14 @@ impl App {
             transcript: Transcript::default(),
             changed: true,
             composer: Composer::with_history(setup.history),
+            vim: setup.vim.then(Vim::default),
             attachments: Vec::new(),
             panel: Panel::default(),
             menu: None,
             completion: 0,
             overlay: None,
             search: None,
+            dragged: None,
             note: None,
             scheme: setup.scheme,
             theme: Theme::new(setup.scheme),
@@ -185,6 +208,7 @@ impl App {
             agent: None,
             cancelling: false,
             armed: None,
+            escaped: None,
             began: None,
             loading: false,
             width: 80,
@@ -198,8 +222,13 @@ impl App {
 
     /// What is to be done now. Called after everything that happens.
     pub fn settle(&mut self) -> Vec<Effect> {
-        self.outbox.follow(&self.mirror);
-        while self.wire == Wire::Up
+        // Messages go to the session's own chat, which is not in view while a sub-agent's is.
+        let speaks = !self.watches();
+        if speaks {
+            self.outbox.follow(&self.mirror);
+        }
+        while speaks
+            && self.wire == Wire::Up
             && let Some((id, action)) = self.outbox.next(&self.mirror)
         {
             let chat = self.mirror.chat.uri.clone();
@@ -207,12 +236,23 @@ impl App {
                 .push(Effect::Dispatch(chat, Box::new(action), Sent::Message(id)));
         }
         let waited = !self.panel.is_empty();
-        if self.panel.follow(self.mirror.needed()) {
+        let (session, own) = (&self.mirror.session.state, self.mirror.own_chat());
+        let who = |chat: &str| {
+            let chats = session
+                .chats
+                .iter()
+                .filter(|known| known.resource == chat && chat != own);
+            chats.map(|known| plain_line(&known.title)).next()
+        };
+        if self.panel.follow(self.mirror.needed(), who) {
             // Who is in the middle of a sentence goes on with it.
             self.panel.focused = self.composer.is_empty() || waited && self.panel.focused;
             self.effects
                 .push(Effect::Notify("Lodge waits for your answer".to_owned()));
         }
+        let unread = self.panel.take_unread().into_iter();
+        self.effects
+            .extend(unread.map(|(question, edits)| Effect::Read(question, edits)));
         std::mem::take(&mut self.effects)
     }
 
@@ -338,6 +378,19 @@ impl App {
         self.changed = true;
     }
 
+    /// Another chat of the session is shown: a sub-agent's, or its own again.
+    pub fn watched(&mut self, chat: Channel<ChatState>) {
+        self.mirror.chat = chat;
+        self.transcript = Transcript::default();
+        (self.cancelling, self.loading, self.began) = (false, false, None);
+        self.changed = true;
+    }
+
+    /// Whether a sub-agent's chat is shown.
+    pub(crate) fn watches(&self) -> bool {
+        self.mirror.chat.uri != self.mirror.own_chat()
+    }
+
     /// A session of another host is shown.
     pub fn moved(&mut self, host: HostName, mirror: Mirror) {
         self.host = host;
@@ -374,6 +427,15 @@ impl App {
             self.complete_with(items);
             self.changed = true;
         }
+    }
+
+    /// Changes asked for by [`Effect::Read`]: the file, what it was and what it will be.
+    pub fn read(&mut self, question: &str, edits: Vec<(Uri, String, String)>) {
+        let edits = edits.into_iter();
+        let edits = edits.map(|(uri, old, new)| Edit::between(self.below(&uri), &old, &new));
+        let edits = edits.collect();
+        self.panel.show_edits(question, edits);
+        self.changed = true;
     }
 
     /// A text that was changed in an editor.

@@ -1,13 +1,14 @@
 //! What covers the conversation for a while: pickers, the tasks, the help.
 
 use ahp::ahp_types::{
-    Uri,
-    state::{BackgroundWork, ChatOrigin, ChildCustomization, Customization, SessionStatus, SessionSummary},
+    StateAction, Uri,
+    actions::ChatTruncatedAction,
+    state::{ChildCustomization, Customization, MessageKind, SessionStatus, SessionSummary},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
 
-use super::{App, COMMANDS, Effect, HostName, Wire};
+use super::{App, COMMANDS, Effect, HostName, Wire, tasks::About};
 use crate::{
     keys::{Action, EDITOR_KEYS, KEYS},
     plain::plain_line,
@@ -31,6 +32,8 @@ enum Pick {
     Agent(Option<(String, Uri)>),
     Theme(Scheme),
     Message(String),
+    /// The turn to go back to, none for the beginning, and the message that followed it.
+    Back(Option<String>, String),
 }
 
 struct Choice {
@@ -104,7 +107,7 @@ fn rank(letters: &str, text: &str) -> Option<usize> {
 }
 
 /// How long ago something was.
-fn age(time: &str) -> String {
+pub(super) fn age(time: &str) -> String {
     let Ok(then) = time.parse::<jiff::Timestamp>() else {
         return String::new();
     };
@@ -277,6 +280,27 @@ impl App {
         self.overlay = Some(Overlay::Picker(Picker::new("Earlier messages", choices)));
     }
 
+    /// Messages of the conversation that can be said again, the newest first.
+    pub(super) fn pick_turn(&mut self) {
+        let chat = &self.mirror.chat.state;
+        // What is before the first turn that is known may not be the beginning.
+        let skipped = usize::from(chat.turns_next_cursor.is_some());
+        let turns = chat.turns.iter().enumerate().skip(skipped).rev();
+        let choices = turns
+            .filter(|(_, turn)| turn.message.origin.kind == MessageKind::User)
+            .map(|(at, turn)| {
+                let kept = at.checked_sub(1).map(|before| chat.turns[before].id.clone());
+                Choice {
+                    mark: ' ',
+                    label: turn.message.text.clone(),
+                    detail: turn.started_at.as_deref().map(age).unwrap_or_default(),
+                    pick: Pick::Back(kept, turn.message.text.clone()),
+                }
+            })
+            .collect();
+        self.overlay = Some(Overlay::Picker(Picker::new("Go back to before", choices)));
+    }
+
     /// Agents that can be chosen: name, description, address.
     fn agents(&self) -> Vec<(String, String, Uri)> {
         let state = &self.mirror.session.state;
@@ -340,6 +364,12 @@ impl App {
             Pick::Agent(agent) => self.agent = agent,
             Pick::Theme(scheme) => self.paint(scheme),
             Pick::Message(text) => self.composer.set(&text),
+            Pick::Back(turn_id, text) => {
+                let chat = self.mirror.chat.uri.clone();
+                self.dispatch(chat, StateAction::ChatTruncated(ChatTruncatedAction { turn_id }));
+                self.composer.set(&text);
+                self.tell("Files stay as they are; /rewind takes changes back, too.");
+            }
         }
     }
 
@@ -363,13 +393,19 @@ impl App {
             },
             Some(Overlay::Tasks(selected)) => {
                 *selected = selected.saturating_add_signed(step).min(tasks.len().saturating_sub(1));
-                let queued = tasks.get(*selected).and_then(|task| task.queued.clone());
-                match (key.code, queued) {
-                    (KeyCode::Enter, Some(id)) => {
+                let about = tasks.get(*selected).map(|task| task.about.clone());
+                match (key.code, about) {
+                    (KeyCode::Enter, Some(About::Queued(id))) => {
                         self.overlay = None;
                         self.take_back(&id);
                     }
-                    (KeyCode::Delete | KeyCode::Backspace | KeyCode::Char('x'), Some(id)) => self.unqueue(&id),
+                    (KeyCode::Delete | KeyCode::Backspace | KeyCode::Char('x'), Some(About::Queued(id))) => {
+                        self.unqueue(&id);
+                    }
+                    (KeyCode::Enter, Some(About::Chat(chat))) => {
+                        self.overlay = None;
+                        self.effects.push(Effect::Watch(chat));
+                    }
                     (KeyCode::Char('q') | KeyCode::Enter, _) => self.overlay = None,
                     _ if action == Some(Action::Tasks) => self.overlay = None,
                     _ => {}
@@ -398,55 +434,6 @@ impl App {
         }
     }
 
-    /// What goes on beside the conversation.
-    pub(super) fn tasks(&self) -> Vec<Task> {
-        let mut tasks = Vec::new();
-        for chat in &self.mirror.session.state.chats {
-            let is = |state: SessionStatus| chat.status & state.bits() == state.bits();
-            if matches!(chat.origin, Some(ChatOrigin::Tool { .. })) {
-                let state = if is(SessionStatus::InputNeeded) {
-                    "waits for an answer"
-                } else if is(SessionStatus::InProgress) {
-                    "works"
-                } else if is(SessionStatus::Error) {
-                    "failed"
-                } else {
-                    "done"
-                };
-                let activity = chat.activity.as_ref().map(|activity| format!(": {activity}"));
-                tasks.push(Task {
-                    mark: '▸',
-                    text: format!("{}  {state}{}", chat.title, activity.unwrap_or_default()),
-                    queued: None,
-                    works: state == "works",
-                });
-            }
-        }
-        for work in self.mirror.chat.state.background_work.iter().flatten() {
-            let text = match work {
-                BackgroundWork::Shell(shell) => format!("{}  since {}", shell.command, age(&shell.started_at)),
-                BackgroundWork::Subagent(agent) => format!("{}  since {}", agent.label, age(&agent.started_at)),
-                BackgroundWork::Unknown(_) => continue,
-            };
-            tasks.push(Task {
-                mark: '&',
-                text,
-                queued: None,
-                works: true,
-            });
-        }
-        let chat = &self.mirror.chat.state;
-        for queued in chat.queued_messages.iter().flatten() {
-            tasks.push(Task {
-                mark: '+',
-                text: format!("queued: {}", queued.message.text),
-                queued: Some(queued.id.clone()),
-                works: false,
-            });
-        }
-        tasks
-    }
-
     /// The rows of what covers the conversation.
     pub(super) fn overlay_rows(&mut self, width: usize, height: usize) -> Vec<Line<'static>> {
         let theme = self.theme;
@@ -460,7 +447,10 @@ impl App {
             Some(Overlay::Tasks(selected)) => {
                 let mut rows = vec![
                     Line::styled("Sub-agents, background work, queue", theme.heading),
-                    Line::styled("Enter edits and x drops a queued message · Esc closes", theme.dim),
+                    Line::styled(
+                        "Enter shows a sub-agent or edits a queued message, x drops it · Esc closes",
+                        theme.dim,
+                    ),
                     Line::default(),
                 ];
                 if tasks.is_empty() {
@@ -515,14 +505,6 @@ impl App {
             None => Vec::new(),
         }
     }
-}
-
-/// Something that goes on beside the conversation.
-pub(super) struct Task {
-    mark: char,
-    text: String,
-    queued: Option<String>,
-    pub(super) works: bool,
 }
 
 /// Rows of which one has to be on the screen; the first three stay.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::App;
 use crate::{
     plain::{plain_line, shown_path},
+    vim::Mode,
     wrap::columns,
 };
 
@@ -100,7 +101,12 @@ impl App {
 
     /// The pieces, the most important first, as many as fit.
     pub(super) fn status(&self, width: usize) -> String {
-        let mut pieces: Vec<String> = self.host.iter().map(|name| plain_line(name)).collect();
+        let mode = self.vim.as_ref().map(|vim| match vim.mode {
+            Mode::Insert => "INSERT".to_owned(),
+            Mode::Normal => "NORMAL".to_owned(),
+        });
+        let mut pieces: Vec<String> = mode.into_iter().collect();
+        pieces.extend(self.host.iter().map(|name| plain_line(name)));
         let model = self.model.as_deref().or(self.mirror.model());
         pieces.push(plain_line(model.unwrap_or("no model")));
         if let Some((name, _)) = &self.agent {
@@ -126,7 +132,9 @@ impl App {
             let costs: Vec<f64> = self.usages().filter_map(|usage| prices.cost(usage)).collect();
             if !costs.is_empty() {
                 let sum: f64 = costs.iter().sum();
-                pieces.push(format!("{at_least}{}{sum:.2} ({})", prices.currency, prices.date));
+                // What costs less than ten cents costs something, too.
+                let digits = if sum < 0.1 { 4 } else { 2 };
+                pieces.push(format!("{at_least}{}{sum:.digits$} ({})", prices.currency, prices.date));
             }
         }
         pieces.extend(self.setting("branch").map(plain_line));

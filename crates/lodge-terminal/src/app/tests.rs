@@ -42,6 +42,7 @@ fn app(turns: Value) -> App {
         scheme: Scheme::Plain,
         prices: None,
         model: None,
+        vim: false,
     })
 }
 

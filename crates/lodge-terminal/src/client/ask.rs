@@ -13,6 +13,7 @@ use ahp::ahp_types::{
 };
 
 use super::form::{self, Filled};
+use crate::edits::Edit;
 
 /// The longest input of a tool that is shown whole.
 const INPUT_LINES: usize = 40;
@@ -20,7 +21,7 @@ const INPUT_LINES: usize = 40;
 /// A question that is on the screen.
 pub(crate) struct Asked {
     pub(crate) id: String,
-    chat: Uri,
+    pub(crate) chat: Uri,
     pub(crate) about: About,
 }
 
@@ -329,7 +330,10 @@ fn confirmation(turn: &str, call: &ToolCallConfirmationState) -> Option<(About, 
                 text.push_str(&format!("  ({intention})"));
             }
             match &call.tool_input {
-                Some(ToolInput::Inline(input)) => text.push_str(&indented(input)),
+                Some(ToolInput::Inline(input)) => match Edit::read(input) {
+                    Some(edit) => text.push_str(&indented(&edit.text())),
+                    None => text.push_str(&indented(input)),
+                },
                 Some(ToolInput::ContentRef(input)) => text.push_str(&format!("\n    {}", input.uri)),
                 None => {}
             }

@@ -124,6 +124,13 @@ impl Mirror {
         ]
     }
 
+    /// The chat in which people talk to the agent. Others are those of sub-agents.
+    pub fn own_chat(&self) -> &str {
+        let own = self.session.state.default_chat.as_ref();
+        let first = self.session.state.chats.first().map(|chat| &chat.resource);
+        own.or(first).unwrap_or(&self.chat.uri)
+    }
+
     /// Whether messages can be said.
     pub fn is_ready(&self) -> bool {
         self.session.state.lifecycle == SessionLifecycle::Ready

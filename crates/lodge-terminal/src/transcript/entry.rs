@@ -84,6 +84,18 @@ fn call_id(call: &ToolCallState) -> Option<&str> {
     }
 }
 
+/// What a part says that a call does, if it is this call.
+pub(crate) fn said_of_call<'a>(part: &'a ResponsePart, id: &str) -> Option<&'a str> {
+    let ResponsePart::ToolCall(part) = part else {
+        return None;
+    };
+    match &part.tool_call {
+        ToolCallState::Running(call) if call.tool_call_id == id => Some(call.invocation_message.as_text()),
+        ToolCallState::Completed(call) if call.tool_call_id == id => Some(call.invocation_message.as_text()),
+        _ => None,
+    }
+}
+
 fn key(part: &ResponsePart) -> &str {
     match part {
         ResponsePart::Markdown(part) => &part.id,

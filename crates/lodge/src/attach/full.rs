@@ -1,17 +1,11 @@
 //! The conversation on a whole screen: brings together the connection, the terminal and `lodge_terminal::App`, which decides.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use ahp::ahp_types::{
     Uri,
     commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult, FetchTurnsParams},
-    state::{MessageAttachment, MessageEmbeddedResourceAttachment, SessionSummary},
+    state::{FileEdit, MessageAttachment, SessionSummary},
 };
 use anyhow::{Context, Result};
 use crossterm::event::{Event, EventStream};
@@ -23,12 +17,15 @@ use tokio::{
 };
 
 use super::{
+    clipboard,
     hardware::{self, Hardware},
     history::History,
+    images,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
     others::Others,
     pick::{self, Workplace},
     place::Place,
+    sides,
 };
 use crate::remote::Forward;
 
@@ -37,15 +34,14 @@ const FRAME: Duration = Duration::from_millis(16);
 const TURN: Duration = Duration::from_millis(100);
 /// How often a list of sessions on the screen is asked for again.
 const LIST: Duration = Duration::from_secs(2);
-/// What came is shown at the latest after so many pieces of news.
-const BATCH: usize = 1000;
-/// The largest image that is attached.
-const LARGEST_IMAGE: u64 = 20 << 20;
 
 /// What was asked for beside the conversation, and came.
 enum Answer {
     Completed(u64, Vec<CompletionItem>),
     Listed(HostName, Result<Vec<SessionSummary>>),
+    /// A question, and what it is about: the files, what they were and what they will be.
+    Read(String, Vec<(Uri, String, String)>),
+    Image(String, Box<MessageAttachment>),
     Failed(String),
 }
 
@@ -62,6 +58,8 @@ pub(super) struct Full {
     pub(super) others: Others,
     /// The way to the host, where one had to be opened.
     pub(super) way: Option<Arc<Forward>>,
+    /// Whether the mouse scrolls and copies here, rather than being the terminal's.
+    pub(super) mouse: bool,
 }
 
 /// The parts that come and go with the terminal.
@@ -76,10 +74,10 @@ struct Screen {
 }
 
 impl Screen {
-    fn take() -> Result<Self> {
+    fn take(mouse: bool) -> Result<Self> {
         let size = crossterm::terminal::size().context("The terminal does not report its size")?;
         Ok(Self {
-            hardware: Hardware::take()?,
+            hardware: Hardware::take(mouse)?,
             keys: EventStream::new(),
             painter: Painter::new(size.0, size.1),
             size,
@@ -114,7 +112,7 @@ impl Screen {
 impl Full {
     /// Goes on until the person leaves, or the terminal does.
     pub(super) async fn run(&mut self, first: Option<String>) -> Result<ExitCode> {
-        let mut screen = Screen::take()?;
+        let mut screen = Screen::take(self.mouse)?;
         self.app.resize(screen.size.0, screen.size.1);
         if let Some(first) = first {
             self.app.say(&first, false);
@@ -125,13 +123,8 @@ impl Full {
         let mut asked = Instant::now();
         let mut due = true;
         loop {
-            for effect in self.app.settle() {
-                if let Some(code) = self.perform(effect, &mut screen, &answers).await? {
-                    if let Some(link) = self.wire.link() {
-                        link.client.shutdown().await;
-                    }
-                    return Ok(code);
-                }
+            if let Some(code) = self.settle(&mut screen, &answers).await? {
+                return Ok(code);
             }
             due |= self.app.take_changed();
             let next = match (due, self.app.is_moving()) {
@@ -142,8 +135,15 @@ impl Full {
             tokio::select! {
                 biased;
                 () = sleep_until(next) => {
+                    if due {
+                        self.catch_up();
+                        if let Some(code) = self.settle(&mut screen, &answers).await? {
+                            return Ok(code);
+                        }
+                    }
                     if due || self.app.is_moving() {
                         screen.draw(&mut self.app)?;
+                        self.app.take_changed();
                     }
                     (drawn, due) = (Instant::now(), false);
                     if self.app.shows_sessions() && asked.elapsed() > LIST {
@@ -167,11 +167,31 @@ impl Full {
                         tracing::debug!("{}", crate::describe(&error));
                         self.app.unlisted(&host);
                     }
+                    Answer::Read(question, edits) => self.app.read(&question, edits),
+                    Answer::Image(label, image) => self.app.attached(&label, *image),
                     Answer::Failed(why) => self.app.complain(&why),
                 },
-                news = self.wire.next() => self.news(news?).await?,
+                // Until the next frame, what comes waits for it: the pieces of an answer are many, and are taken together.
+                news = self.wire.next(), if !due => self.news(news?).await?,
             }
         }
+    }
+
+    /// Does all that the app wants now. A code when the conversation is over.
+    async fn settle(
+        &mut self,
+        screen: &mut Screen,
+        answers: &mpsc::UnboundedSender<Answer>,
+    ) -> Result<Option<ExitCode>> {
+        for effect in self.app.settle() {
+            if let Some(code) = self.perform(effect, screen, answers).await? {
+                if let Some(link) = self.wire.link() {
+                    link.client.shutdown().await;
+                }
+                return Ok(Some(code));
+            }
+        }
+        Ok(None)
     }
 
     fn event(&mut self, event: Event, screen: &mut Screen) {
@@ -184,7 +204,7 @@ impl Full {
             }
             Event::FocusGained => screen.looked_at = Some(true),
             Event::FocusLost => screen.looked_at = Some(false),
-            Event::Mouse(_) => {}
+            Event::Mouse(event) => self.app.mouse(&event),
         }
     }
 
@@ -192,12 +212,6 @@ impl Full {
         match news {
             News::Said(inbound) => {
                 self.said(inbound);
-                for _ in 0..BATCH {
-                    let Some(more) = self.wire.link().and_then(Link::ready) else {
-                        break;
-                    };
-                    self.said(more);
-                }
                 Ok(())
             }
             News::Lost => {
@@ -215,6 +229,17 @@ impl Full {
                 Ok(())
             }
             News::Back(link, missed) => self.back(link, missed).await,
+        }
+    }
+
+    /// Takes what came since the last frame, for no longer than until the next one.
+    fn catch_up(&mut self) {
+        let began = Instant::now();
+        while let Some(inbound) = self.wire.link().and_then(Link::ready) {
+            self.said(inbound);
+            if began.elapsed() > FRAME {
+                return;
+            }
         }
     }
 
@@ -265,16 +290,29 @@ impl Full {
             Effect::Open(host, uri) if host == self.others.current => self.open(Some(uri)).await,
             Effect::Open(host, uri) => Box::pin(self.go_to(host, &uri)).await,
             Effect::New => self.open(None).await,
+            Effect::Watch(chat) => self.watch(&chat).await,
             Effect::Older(cursor) => self.older(cursor, answers),
+            Effect::Read(question, edits) => self.read(question, edits, answers),
             Effect::Edit(text) => match screen.lend(|| edit(&text))? {
                 Ok(text) => self.app.edited(&text),
                 Err(error) => self.app.complain(&crate::describe(&error)),
             },
-            Effect::Attach(path) => match read_image(&path) {
+            Effect::Attach(path) => match images::at(&path) {
                 Ok((label, attachment)) => self.app.attached(&label, attachment),
                 Err(_) => self.app.insert(&path),
             },
-            Effect::Copy(text) => hardware::copy(&text)?,
+            Effect::AttachCopied => {
+                let answers = answers.clone();
+                tokio::task::spawn_blocking(move || {
+                    let image = images::copied();
+                    let _ = answers.send(image.map_or_else(
+                        || Answer::Failed("There is no image on the clipboard.".to_owned()),
+                        |(label, image)| Answer::Image(label, Box::new(image)),
+                    ));
+                });
+            }
+            Effect::Copy(text) => clipboard::copy(&text)?,
+            Effect::CopyShown(from, to) => clipboard::copy(&screen.painter.text(from, to))?,
             Effect::Remember(text) => {
                 if let Err(error) = self.history.add(&text) {
                     tracing::debug!(%error, "cannot save the input history");
@@ -340,6 +378,18 @@ impl Full {
         });
     }
 
+    /// Reads both sides of changes. What cannot be read is shown as the call says it.
+    fn read(&mut self, question: String, edits: Vec<FileEdit>, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else { return };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            match sides::read(&client, edits).await {
+                Ok(edits) => drop(answers.send(Answer::Read(question, edits))),
+                Err(error) => tracing::debug!("{error:#}"),
+            }
+        });
+    }
+
     fn list(&mut self, answers: &mpsc::UnboundedSender<Answer>) {
         let Some(link) = self.wire.link() else {
             return self.app.tell("The host is not reachable; try again when it is back.");
@@ -397,6 +447,25 @@ impl Full {
                 let _ = answers.send(Answer::Failed(why));
             }
         });
+    }
+
+    /// Shows another chat of the session.
+    async fn watch(&mut self, chat: &str) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is not reachable; try again when it is back.");
+        };
+        let left = self.app.mirror.chat.uri.clone();
+        if chat == left {
+            return;
+        }
+        match pick::open_chat(&link.client, chat, self.turns).await {
+            Ok(opened) => {
+                // When it fails the connection is lost, and with it the subscription.
+                let _ = link.client.unsubscribe(left).await;
+                self.app.watched(opened);
+            }
+            Err(error) => self.app.complain(&crate::describe(&error)),
+        }
     }
 
     /// Shows another session, or a new one. What comes meanwhile waits, so that nothing is missed.
@@ -475,37 +544,4 @@ fn edit(text: &str) -> Result<String> {
         "{editor} ended with {status}; the message is unchanged"
     );
     edited.context("The edited message cannot be read")
-}
-
-fn read_image(path: &str) -> Result<(String, MessageAttachment)> {
-    use base64::Engine;
-    let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => Path::new(&home).join(rest),
-        _ => PathBuf::from(path),
-    };
-    anyhow::ensure!(
-        std::fs::metadata(&path)?.len() <= LARGEST_IMAGE,
-        "The image is too large"
-    );
-    let bytes = std::fs::read(&path)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let content_type = match path
-        .extension()
-        .and_then(|ending| ending.to_str())
-        .map(str::to_ascii_lowercase)
-    {
-        Some(ending) if ending == "jpg" => "image/jpeg".to_owned(),
-        Some(ending) => format!("image/{ending}"),
-        None => "application/octet-stream".to_owned(),
-    };
-    let attachment = MessageEmbeddedResourceAttachment {
-        label: name.clone(),
-        range: None,
-        display_kind: Some("image".to_owned()),
-        meta: None,
-        data: base64::engine::general_purpose::STANDARD.encode(bytes),
-        content_type,
-        selection: None,
-    };
-    Ok((name, MessageAttachment::EmbeddedResource(attachment)))
 }

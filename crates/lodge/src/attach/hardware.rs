@@ -12,6 +12,7 @@ use crossterm::{
         PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
     },
     execute,
+    style::Print,
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode},
 };
 
@@ -22,11 +23,17 @@ pub(super) fn can_draw() -> bool {
     able && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
+/// The wheel, buttons and being dragged with a button down, told in the form that has no limit to columns.
+const MOUSE: (&str, &str) = ("\x1b[?1000h\x1b[?1002h\x1b[?1006h", "\x1b[?1006l\x1b[?1002l\x1b[?1000l");
+
 /// A terminal that is taken over.
-pub(super) struct Hardware(());
+pub(super) struct Hardware {
+    /// Whether the mouse is ours too.
+    mouse: bool,
+}
 
 impl Hardware {
-    pub(super) fn take() -> io::Result<Self> {
+    pub(super) fn take(mouse: bool) -> io::Result<Self> {
         static HOOK: Once = Once::new();
         // What a panic says is read by nobody on a screen that goes away.
         HOOK.call_once(|| {
@@ -37,14 +44,15 @@ impl Hardware {
             }));
         });
         enable_raw_mode()?;
-        let taken = Self(());
+        let taken = Self { mouse };
         execute!(
             io::stdout(),
             EnterAlternateScreen,
             EnableBracketedPaste,
             EnableFocusChange,
             // Tells Shift-Enter from Enter, where the terminal can.
-            PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES)
+            PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES),
+            Print(if mouse { MOUSE.0 } else { "" })
         )?;
         Ok(taken)
     }
@@ -53,7 +61,7 @@ impl Hardware {
     pub(super) fn lend<T>(&self, what: impl FnOnce() -> T) -> io::Result<T> {
         give_back();
         let done = what();
-        std::mem::forget(Self::take()?);
+        std::mem::forget(Self::take(self.mouse)?);
         Ok(done)
     }
 }
@@ -68,6 +76,7 @@ fn give_back() {
     // A terminal that is gone needs nothing any more.
     let _ = execute!(
         io::stdout(),
+        Print(MOUSE.1),
         PopKeyboardEnhancementFlags,
         DisableFocusChange,
         DisableBracketedPaste,
@@ -87,16 +96,4 @@ pub(super) fn notify(text: &str) -> io::Result<()> {
 
 pub(super) fn set_title(title: &str) -> io::Result<()> {
     execute!(io::stdout(), SetTitle(title))
-}
-
-/// Puts a text on the clipboard of the machine that the terminal is on.
-pub(super) fn copy(text: &str) -> io::Result<()> {
-    use base64::Engine;
-    let mut out = io::stdout();
-    write!(
-        out,
-        "\x1b]52;c;{}\x07",
-        base64::engine::general_purpose::STANDARD.encode(text)
-    )?;
-    out.flush()
 }

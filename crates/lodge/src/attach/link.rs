@@ -1,11 +1,14 @@
 //! The connection to the host, and finding it again when it is lost.
 
-use std::time::{Duration, Instant};
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
 
 use ahp::{
     Client, ClientConfig, ClientError, Transport, TransportError, TransportMessage,
     ahp_types::{
-        ActionEnvelope, JsonRpcMessage, ROOT_RESOURCE_URI, SUPPORTED_PROTOCOL_VERSIONS, Uri,
+        ActionEnvelope, ROOT_RESOURCE_URI, SUPPORTED_PROTOCOL_VERSIONS, Uri,
         commands::{Implementation, InitializeParams, InitializeResult, ReconnectResult},
         errors::ahp_error_codes,
         notifications::SessionRemovedParams,
@@ -14,6 +17,8 @@ use ahp::{
 };
 use ahp_ws::{WebSocketTransport, WebSocketTransportError};
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinHandle},
@@ -66,27 +71,17 @@ impl<T: Transport> Transport for Tap<T> {
                     return Ok(None);
                 }
             };
-            let parsed = match message.into_parsed() {
-                Ok(parsed) => parsed,
-                Err(error) => {
-                    tracing::warn!(%error, "the host sent an invalid message");
-                    continue;
-                }
+            let text = match message {
+                TransportMessage::Text(text) => text,
+                TransportMessage::Binary(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                parsed @ TransportMessage::Parsed(_) => return Ok(Some(parsed)),
             };
-            let JsonRpcMessage::Notification(note) = parsed else {
-                return Ok(Some(TransportMessage::Parsed(parsed)));
-            };
-            let params = note.params.unwrap_or_default();
-            let inbound = match note.method.as_str() {
-                "action" => serde_json::from_value(params).map(|action| Inbound::Action(Box::new(action))),
-                "root/sessionRemoved" => serde_json::from_value(params)
-                    .map(|removed: SessionRemovedParams| Inbound::SessionRemoved(removed.session)),
-                _ => continue,
-            };
-            match inbound {
+            match read(&text) {
                 // Nobody listens any more when the program is about to end.
-                Ok(inbound) => drop(self.out.send(inbound)),
-                Err(error) => tracing::warn!(%error, method = note.method, "the host sent something unexpected"),
+                Ok(Read::Inbound(inbound)) => drop(self.out.send(inbound)),
+                Ok(Read::Answer) => return Ok(Some(TransportMessage::Text(text))),
+                Ok(Read::Other) => {}
+                Err(error) => tracing::warn!(%error, "the host sent something unexpected"),
             }
         }
     }
@@ -94,6 +89,42 @@ impl<T: Transport> Transport for Tap<T> {
     async fn close(&mut self) -> Result<(), TransportError> {
         self.inner.close().await
     }
+}
+
+/// What a message of the host is.
+enum Read {
+    Inbound(Inbound),
+    /// Something for the client, which asked for it.
+    Answer,
+    /// A notification that is of no use here.
+    Other,
+}
+
+/// The outside of a message. What is inside is read once it is known what it is: an answer comes in many small pieces, each of which is
+/// such a message.
+#[derive(Deserialize)]
+struct Outside<'a> {
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    id: Option<IgnoredAny>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+fn read(text: &str) -> serde_json::Result<Read> {
+    let outside: Outside = serde_json::from_str(text)?;
+    let (Some(method), None) = (&outside.method, &outside.id) else {
+        return Ok(Read::Answer);
+    };
+    let params = outside.params.map_or("null", RawValue::get);
+    Ok(match method.as_ref() {
+        "action" => Read::Inbound(Inbound::Action(serde_json::from_str(params)?)),
+        "root/sessionRemoved" => {
+            let removed: SessionRemovedParams = serde_json::from_str(params)?;
+            Read::Inbound(Inbound::SessionRemoved(removed.session))
+        }
+        _ => Read::Other,
+    })
 }
 
 /// A WebSocket over a socket of this machine.

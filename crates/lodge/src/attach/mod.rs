@@ -1,11 +1,13 @@
 //! `lodge attach`: a terminal client. It knows the host only through the Agent Host Protocol, as any other client does.
 
 mod automations;
+mod clipboard;
 mod devices;
 mod editor;
 mod full;
 mod hardware;
 mod history;
+mod images;
 mod input;
 mod link;
 mod others;
@@ -13,6 +15,7 @@ mod pick;
 mod place;
 mod screen;
 mod show;
+mod sides;
 mod talk;
 mod typed;
 
@@ -176,6 +179,7 @@ async fn on_whole_screen(
         scheme: config.terminal.theme.scheme(Scheme::detect(variable)),
         prices: config.prices,
         model: args.model,
+        vim: config.terminal.vim,
     };
     let mut full = Full {
         place,
@@ -187,6 +191,7 @@ async fn on_whole_screen(
         turns: TURNS,
         others: Others::new(home, args.host),
         way: None,
+        mouse: config.terminal.mouse,
     };
     full.run(None).await
 }

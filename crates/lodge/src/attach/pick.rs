@@ -7,7 +7,7 @@ use ahp::{
         commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
         common::JsonObject,
         errors::ahp_error_codes,
-        state::{RootState, SessionStatus, SessionSummary, SnapshotState},
+        state::{ChatState, RootState, SessionStatus, SessionSummary, SnapshotState},
     },
 };
 use anyhow::{Context, Result, anyhow, bail};
@@ -247,19 +247,24 @@ pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usi
         .clone()
         .or(first)
         .context("The session has no chat")?;
+    let chat = open_chat(client, &chat, turns).await?;
+    Ok(Mirror::new(root, session, chat))
+}
+
+/// Subscribes to a chat, of which the last turns are enough.
+pub(super) async fn open_chat(client: &Client, chat: &str, turns: usize) -> Result<Channel<ChatState>> {
     let view = SubscribeView {
         turns: i64::try_from(turns.max(1)).ok(),
     };
-    let subscribed = client.subscribe_with_options(chat.clone(), None, Some(view)).await;
-    let (subscribed, _) = subscribed.map_err(gone)?;
-    let chat = match subscribed.snapshot {
+    let subscribed = client.subscribe_with_options(chat.to_owned(), None, Some(view)).await;
+    let (subscribed, _) = subscribed.map_err(|error| anyhow!("Cannot open the chat: {}", reason(&error)))?;
+    match subscribed.snapshot {
         Some(snapshot) => match snapshot.state {
-            SnapshotState::Chat(state) => Channel::new(chat, *state, snapshot.from_seq),
+            SnapshotState::Chat(state) => Ok(Channel::new(chat.to_owned(), *state, snapshot.from_seq)),
             _ => bail!("{chat} is not a chat."),
         },
         None => bail!("The host did not return {chat}."),
-    };
-    Ok(Mirror::new(root, session, chat))
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod external_lies;
 mod fleet;
 mod full_disk;
 mod grants;
+mod hands;
 mod health;
 mod history;
 mod jail;

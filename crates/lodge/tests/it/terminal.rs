@@ -319,31 +319,56 @@ fn a_plan_is_approved_at_the_terminal_or_not() {
     }
 }
 
+/// A directory of programs, with a keyring in it that keeps each key in a file, if one is wanted.
+fn programs(home: &Home, keyring: bool) -> std::path::PathBuf {
+    let programs = home.path().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    if keyring {
+        let program = programs.join("secret-tool");
+        let script =
+            "#!/bin/sh\ncase $1 in\nstore) exec /bin/cat > \"$0.$6\" ;;\nlookup) exec /bin/cat \"$0.$5\" ;;\nesac\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    programs
+}
+
 #[test]
 fn a_model_is_set_up_by_answering_questions() {
     use std::os::unix::fs::PermissionsExt;
-    let (server, home) = (ModelServer::start(), Home::new());
-    server.set_models(serde_json::json!({"data": [{"id": "tiny-1"}, {"id": "tiny-2"}]}));
-    server.reply(Reply::text("ready"));
-    let mut terminal = Terminal::start(&mut home.command(["setup"]));
-    let address = format!("{}\r", server.openai_url());
-    for (question, answer) in [
-        ("Look for model servers", "n\r"),
-        ("3. another address", "3\r"),
-        ("Address, such as", address.as_str()),
-        ("Anthropic's API", "\r"),
-        ("Key (not shown", "a-key-of-mine\r"),
-        ("Number or name", "2\r"),
-    ] {
-        terminal.until(question);
-        terminal.press(answer);
+    for keyring in [false, true] {
+        let (server, home) = (ModelServer::start(), Home::new());
+        server.set_models(serde_json::json!({"data": [{"id": "tiny-1"}, {"id": "tiny-2"}]}));
+        server.reply(Reply::text("ready"));
+        let programs = programs(&home, keyring);
+        let mut terminal = Terminal::start(home.command(["setup"]).env("PATH", &programs));
+        let address = format!("{}\r", server.openai_url());
+        for (question, answer) in [
+            ("Look for model servers", "n\r"),
+            ("3. another address", "3\r"),
+            ("Address, such as", address.as_str()),
+            ("Anthropic's API", "\r"),
+            ("Key (not shown", "a-key-of-mine\r"),
+            ("Number or name", "2\r"),
+        ] {
+            terminal.until(question);
+            terminal.press(answer);
+        }
+        terminal.until("It answers: ready");
+        terminal.until(match keyring {
+            true => "the key is in the system's keyring",
+            false => "readable only by you",
+        });
+        assert!(!terminal.shown.contains("a-key-of-mine"), "{}", terminal.shown);
+        assert_eq!(server.last_request().headers["authorization"], "Bearer a-key-of-mine");
+        let file = home.path().join("lodge.toml");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.contains("default_model = \"own/tiny-2\""), "{text}");
+        assert_eq!(text.contains("a-key-of-mine"), !keyring, "{text}");
+        server.reply(Reply::text("still ready"));
+        let said = home.command(["run", "again"]).env("PATH", &programs).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert_eq!(server.last_request().headers["authorization"], "Bearer a-key-of-mine");
     }
-    terminal.until("It answers: ready");
-    terminal.until("readable only by you");
-    assert!(!terminal.shown.contains("a-key-of-mine"), "{}", terminal.shown);
-    assert_eq!(server.last_request().headers["authorization"], "Bearer a-key-of-mine");
-    let file = home.path().join("lodge.toml");
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let text = std::fs::read_to_string(file).unwrap();
-    assert!(text.contains("default_model = \"own/tiny-2\""), "{text}");
 }
