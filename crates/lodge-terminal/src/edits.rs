@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(rows, ["      one", "    - two", "    + 2"]);
         let lines = |changed: &str| {
             let line = |n: u32| {
-                if n % 14 == 0 {
+                if n.is_multiple_of(14) {
                     format!("{changed}\n")
                 } else {
                     format!("{n}\n")
