@@ -55,6 +55,9 @@ struct Look {
     modified: Option<SystemTime>,
 }
 
+/// Files whose contents are stored, and what they looked like.
+type Stored = Vec<(FileChange, Look)>;
+
 /// A file that was read.
 struct Read {
     path: String,
@@ -77,7 +80,7 @@ pub struct SessionFiles {
     /// How many bodies this owner has stored.
     stored: u64,
     /// Larger files on their way, with what they looked like.
-    storing: Option<JoinHandle<Result<Vec<(FileChange, Look)>, FleetError>>>,
+    storing: Option<JoinHandle<Result<Stored, FleetError>>>,
 }
 
 impl std::fmt::Debug for SessionFiles {
@@ -173,7 +176,7 @@ impl SessionFiles {
     }
 
     /// What was stored beside the log since.
-    async fn take_stored(&mut self, all: bool) -> Result<Vec<(FileChange, Look)>, FleetError> {
+    async fn take_stored(&mut self, all: bool) -> Result<Stored, FleetError> {
         match self.storing.take_if(|storing| all || storing.is_finished()) {
             None => Ok(Vec::new()),
             Some(storing) => storing.await.unwrap_or_else(|_| Ok(Vec::new())),
@@ -238,7 +241,7 @@ impl SessionFiles {
     }
 
     /// Says in the log what changed, and removes what nobody needs after that.
-    async fn record(&mut self, writer: &mut Writer, changes: Vec<(FileChange, Look)>) -> Result<(), FleetError> {
+    async fn record(&mut self, writer: &mut Writer, changes: Stored) -> Result<(), FleetError> {
         if changes.is_empty() {
             return Ok(());
         }
