@@ -1,5 +1,6 @@
 //! Hosts of a fleet, on real NATS servers.
 
+mod campaign;
 mod elsewhere;
 mod moving;
 
