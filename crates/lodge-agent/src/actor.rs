@@ -292,8 +292,15 @@ impl Actor {
                 let beside = self.shared.compacting.cancel();
                 let _ = reply.send(asked_for.is_some() || beside);
             }
-            Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
-            Command::PutBack(reply) => drop(reply.send(self.put_back())),
+            // Both rewrite what is in the file. When the log is lost, they fail.
+            Command::Truncate(event, reply) => {
+                let _ = self.shared.recorder.durable().await;
+                let _ = reply.send(self.truncate(event));
+            }
+            Command::PutBack(reply) => {
+                let _ = self.shared.recorder.durable().await;
+                let _ = reply.send(self.put_back());
+            }
             Command::Commanded(said, reply) => drop(reply.send(self.commanded(*said))),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
             Command::Load(reply) => {

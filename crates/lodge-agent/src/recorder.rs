@@ -11,7 +11,7 @@ use std::{
 };
 
 use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind, UserMessage};
-use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket, goes_with_chain};
+use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket, goes_with_chain, hide, is_rewind};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -298,7 +298,7 @@ impl Recorder {
     /// beside the chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
     pub(crate) fn rewind(&self, to: Uuid) -> Result<u64, AgentError> {
         let mut inner = self.inner.lock();
-        inner.check_local()?;
+        inner.check_written()?;
         let mut gone = Vec::new();
         for event in inner.log.read_back()?.events() {
             let event = event?;
@@ -325,7 +325,7 @@ impl Recorder {
     /// something was said since. What a process that died had begun to put back is completed.
     pub(crate) fn put_back(&self) -> Result<bool, AgentError> {
         let mut inner = self.inner.lock();
-        inner.check_local()?;
+        inner.check_written()?;
         let Some(kept) = rewound::kept(&*inner.log)? else {
             return Ok(false);
         };
@@ -354,15 +354,30 @@ impl Recorder {
     }
 
     /// Takes what rewinds hid out of the log's file, and has the log brought to the disk. It is tried again at the next
-    /// occasion when it fails.
+    /// occasion when it fails, or when the rewind is not in the file yet.
     fn compact(&self) {
         let mut inner = self.inner.lock();
+        if inner.outbox.is_some() {
+            return;
+        }
         inner.compact();
         let ticket = inner.log.request_sync();
         let _ = ticket.clone().wait();
         drop(inner);
         self.tell_failure(ticket);
     }
+}
+
+/// An event as clients see it. They know a rewind by the event that the SDKs' schema has for it.
+fn shown(event: Event) -> Event {
+    let Some(rewound) = event.get::<LodgeRewound>() else {
+        return event;
+    };
+    let told = SessionSnapshotRewind {
+        up_to_event_id: rewound.up_to_event_id.clone(),
+        events_removed: rewound.events_removed,
+    };
+    Event::new(event.parent_id(), None, told)
 }
 
 /// How many of some events are of the chain.
@@ -390,14 +405,23 @@ impl Inner {
         }
     }
 
-    /// Refuses what a log elsewhere cannot follow yet.
-    fn check_local(&self) -> Result<(), AgentError> {
-        match self.outbox {
-            None => Ok(()),
-            Some(_) => Err(AgentError::Refused(
-                "A session whose log is stored in a fleet cannot be rewound.".into(),
+    /// Refuses what needs all that was recorded to be in the file.
+    fn check_written(&self) -> Result<(), AgentError> {
+        match &self.outbox {
+            Some(outbox) if !outbox.is_empty() => Err(AgentError::Refused(
+                "Something was just recorded that is not stored yet. Try again.".into(),
             )),
+            _ => Ok(()),
         }
+    }
+
+    /// The events of the log, those that wait to be written with them, without what rewinds hide.
+    fn events(&self) -> Result<impl Iterator<Item = Result<Event, LogError>> + use<>, LogError> {
+        let mut waiting: Vec<Event> = self.outbox.iter().flat_map(Outbox::unwritten).cloned().collect();
+        // Before a rewind, everything is written.
+        let rewind = waiting.first().is_some_and(is_rewind).then(|| waiting.remove(0));
+        let written = self.log.read(Position::START, Position::END)?.events();
+        Ok(hide(rewind, written).chain(waiting.into_iter().map(Ok)))
     }
 
     /// The events of the chain that come after one of them, or all without one, with what goes with them, oldest first.
@@ -438,18 +462,21 @@ impl Inner {
             Event::new(head, None, rewound)
         });
         let events: Vec<Event> = rewind.into_iter().chain(new.iter().cloned()).collect();
-        self.log.append_all(&events)?;
-        self.read_anew()?;
-        // Clients know a rewind by the event that the SDKs' schema has for it.
-        if let Some(up_to_event_id) = up_to {
-            let told = SessionSnapshotRewind {
-                up_to_event_id,
-                events_removed,
-            };
-            publish.publish(&Event::new(head, None, told));
+        match &mut self.outbox {
+            None => drop(self.log.append_all(&events)?),
+            Some(outbox) => {
+                outbox.check()?;
+                for event in &events {
+                    outbox.hold(event.clone());
+                }
+            }
         }
-        for event in new {
-            publish.publish(event);
+        self.head = new.iter().rfind(|event| !event.is_beside()).map(Event::id).or(head);
+        self.read_anew()?;
+        if self.outbox.is_none() {
+            for event in events {
+                publish.publish(&shown(event));
+            }
         }
         Ok(())
     }
@@ -462,9 +489,11 @@ impl Inner {
 
     /// Folds the log anew, after more than an append.
     fn read_anew(&mut self) -> Result<(), LogError> {
-        self.head = self.log.last_id();
         self.transcript = None;
-        let mut facts = Facts::default().read_on(&*self.log, Position::START)?;
+        let mut facts = Facts::default();
+        for event in self.events()? {
+            facts.fold(&event?);
+        }
         facts.totals.keep(&self.facts.totals);
         self.facts = facts;
         Ok(())
@@ -550,11 +579,8 @@ impl Inner {
     fn with_transcript<T>(&mut self, look: impl FnOnce(&mut Transcript) -> T) -> Result<T, LogError> {
         if self.transcript.is_none() {
             let mut transcript = Transcript::default();
-            for event in self.log.read(Position::START, Position::END)?.events() {
+            for event in self.events()? {
                 transcript.fold(&event?);
-            }
-            for event in self.outbox.iter().flat_map(Outbox::unwritten) {
-                transcript.fold(event);
             }
             self.transcript = Some(transcript);
         }

@@ -16,11 +16,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Stores a body; answers with the name that it is found by.
 pub(crate) async fn put(log: &FleetLog, body: &Bytes) -> Result<String, FleetError> {
-    let name = format!(
-        "{}-{}",
-        hex(digest(&SHA256, body).as_ref()),
-        body.len().div_ceil(log.inline())
-    );
+    put_named(log, name(log, body), body).await
+}
+
+/// Stores a body under a name of its own, so that it can be removed although others may hold the same.
+pub(crate) async fn put_as(log: &FleetLog, own: &str, body: &Bytes) -> Result<String, FleetError> {
+    put_named(log, format!("{own}_{}", name(log, body)), body).await
+}
+
+fn name(log: &FleetLog, body: &Bytes) -> String {
+    let hash = hex(digest(&SHA256, body).as_ref());
+    format!("{hash}-{}", body.len().div_ceil(log.inline()))
+}
+
+/// The hash in a body's name.
+pub(crate) fn hash_in(name: &str) -> Option<&str> {
+    name.rsplit_once('-')?.0.rsplit('_').next()
+}
+
+/// Removes a body that nothing speaks of any more.
+pub(crate) async fn remove(log: &FleetLog, name: &str) -> Result<(), FleetError> {
+    let subjects = format!("{}.{name}.*", log.place().bodies);
+    let purged = log.jetstream().purge(&log.place().stream, &subjects, 0, PATIENCE).await;
+    purged.map_err(|failure| failure.into_error("remove a body", PATIENCE))
+}
+
+async fn put_named(log: &FleetLog, name: String, body: &Bytes) -> Result<String, FleetError> {
     for (number, part) in body.chunks(log.inline()).enumerate() {
         let subject = format!("{}.{name}.{number}", log.place().bodies);
         put_part(log, &subject, body.slice_ref(part)).await?;
@@ -52,10 +73,8 @@ async fn put_part(log: &FleetLog, subject: &str, part: Bytes) -> Result<(), Flee
 
 /// Reads a body; `Err` with what is wrong when it is not what its name says.
 pub(crate) async fn get(log: &FleetLog, name: &str) -> Result<Result<Bytes, String>, FleetError> {
-    let Some((hash, parts)) = name.rsplit_once('-') else {
-        return Ok(Err(format!("{name:?} does not name a body")));
-    };
-    let Ok(parts) = parts.parse::<usize>() else {
+    let parts = name.rsplit_once('-').and_then(|(_, parts)| parts.parse::<usize>().ok());
+    let (Some(hash), Some(parts)) = (hash_in(name), parts) else {
         return Ok(Err(format!("{name:?} does not name a body")));
     };
     let mut body = BytesMut::new();

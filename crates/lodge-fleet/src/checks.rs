@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{FleetError, Options, fleet::connect};
+use crate::{FleetError, Options, access::connect};
 
 /// The oldest server that will do: the answers to the faults that Jepsen found in 2.12 are in it.
 const LEAST: (u64, u64) = (2, 15);
@@ -73,11 +73,43 @@ struct Meta {
     cluster_size: usize,
 }
 
-/// Asks every server of the cluster for its version and whether it syncs.
+/// A server of the cluster, as it says itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether what it acknowledges is on its disk. A server without JetStream acknowledges nothing.
+    pub syncs: bool,
+}
+
+/// Refuses servers that are too old, or acknowledge what is not on their disk.
 pub(crate) async fn sync(options: &Options) -> Result<(), FleetError> {
     if options.sync == SyncCheck::Skipped {
         return Ok(());
     }
+    let (servers, size) = servers(options).await?;
+    for server in &servers {
+        version(&server.name, &server.version)?;
+        if !server.syncs {
+            let server = server.name.clone();
+            return Err(FleetError::LazySync { server });
+        }
+    }
+    if servers.len() < size {
+        let names: Vec<String> = servers.into_iter().map(|server| server.name).collect();
+        tracing::warn!(
+            answered = names.join(", "),
+            size,
+            "some NATS servers did not say whether they sync"
+        );
+    }
+    Ok(())
+}
+
+/// Asks every server of the cluster for its version and whether it syncs. Answers how many there are, too.
+pub(crate) async fn servers(options: &Options) -> Result<(Vec<ServerInfo>, usize), FleetError> {
     let unknown = |reason: &str| FleetError::SyncUnknown { reason: reason.into() };
     if options.system.is_empty() {
         return Err(unknown("no user of the system account was given"));
@@ -98,26 +130,19 @@ pub(crate) async fn sync(options: &Options) -> Result<(), FleetError> {
         let Ok(Said { server, data }) = serde_json::from_slice(&answer.payload) else {
             continue;
         };
-        version(&server.name, &server.ver)?;
         let Some(data) = data else { continue };
         size = size.max(data.meta_cluster.map_or(1, |meta| meta.cluster_size));
-        if !data.disabled && !data.config.sync_always {
-            return Err(FleetError::LazySync { server: server.name });
-        }
-        servers.insert(server.name, ());
+        let server = ServerInfo {
+            name: server.name,
+            version: server.ver,
+            syncs: data.disabled || data.config.sync_always,
+        };
+        servers.insert(server.name.clone(), server);
     }
     if servers.is_empty() {
         return Err(unknown("no server answered; is it a user of the system account?"));
     }
-    if servers.len() < size {
-        let names: Vec<String> = servers.into_keys().collect();
-        tracing::warn!(
-            answered = names.join(", "),
-            size,
-            "some NATS servers did not say whether they sync"
-        );
-    }
-    Ok(())
+    Ok((servers.into_values().collect(), size))
 }
 
 /// Compares the settings of a stream with those that a fleet needs.

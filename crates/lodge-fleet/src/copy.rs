@@ -1,17 +1,22 @@
-//! The copy of a session's log in a host's home. It holds what the fleet has, from the beginning on, and is checked event by
+//! The copy of a session's log in a host's home, and the files beside it. It holds what the fleet has, from the beginning on, and is checked event by
 //! event before the host goes on with it. A log that was never in the fleet is brought into it.
 
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use lodge_events::Event;
-use lodge_log::{FileStore, LogError, Position, Store as _};
+use lodge_log::{FileStore, LogError, Position, Store as _, is_rewind, without_rewound};
 use ring::digest::{SHA256, digest};
 
-use crate::{FleetError, Host, Intent, Tip, Writer};
+use crate::{
+    Fleet, FleetError, Host, Intent, Kind, ListFiles, Owner, Record, SessionFiles, Tip, Writer,
+    files::{self, Recorded},
+};
 
 /// In a session's directory: its log was in the fleet as a whole. If the fleet has none, it was deleted there.
 const JOINED: &str = "fleet.joined";
+/// In a session's directory: a copy that differed from the fleet's log.
+const ASIDE: &str = "events.differs.jsonl";
 /// The most that is brought into the fleet at once.
 const RUN: usize = 256 << 10;
 
@@ -32,65 +37,208 @@ struct Copy {
     events: Vec<Hash>,
 }
 
+/// What the fleet has of a session.
+#[derive(Default)]
+struct History {
+    events: Vec<Bytes>,
+    files: Recorded,
+    /// Who had the session last.
+    owner: Option<Owner>,
+}
+
+impl History {
+    fn take_in(&mut self, record: &Record) {
+        self.events.extend(record.events.iter().cloned());
+        files::apply(&mut self.files, &record.files);
+        if record.kind == Kind::Claim {
+            self.owner = Some(record.owner.clone());
+        }
+    }
+}
+
 impl Host {
     /// Takes a session that was just made in this home and has an empty log there.
     ///
     /// # Errors
     /// As [`Host::take`].
-    pub async fn create_with_copy(&self, session: &str, files: &Arc<FileStore>) -> Result<Writer, FleetError> {
+    pub async fn create_with_copy(
+        &self,
+        session: &str,
+        files: &Arc<FileStore>,
+        list: ListFiles,
+    ) -> Result<(Writer, SessionFiles), FleetError> {
         let writer = self.take(session, Intent::Create, Tip::START, |_| Ok(())).await?;
-        in_home(files, session, mark_joined).await?;
-        Ok(writer)
+        let dir = in_home(files, session, |files, session| {
+            mark_joined(files, session)?;
+            files.dir(session)
+        });
+        Ok((writer, SessionFiles::new(dir.await?, list, Recorded::new())))
     }
 
-    /// Takes a session, and makes the copy of its log in this home what the fleet has.
+    /// Takes a session, and makes the copy of its log in this home, and the files beside it, what the fleet has.
     ///
     /// # Errors
-    /// [`FleetError::Diverged`] when the copy has other events, or some that the fleet has not, and nothing is changed; as
-    /// [`Host::take`] otherwise.
-    pub async fn open_with_copy(&self, session: &str, files: &Arc<FileStore>) -> Result<Writer, FleetError> {
+    /// [`FleetError::Diverged`] when the copy has events that the fleet has not, or was never in it and has others, and it is left as it
+    /// is; as [`Host::take`] otherwise.
+    pub async fn open_with_copy(
+        &self,
+        session: &str,
+        files: &Arc<FileStore>,
+        list: ListFiles,
+    ) -> Result<(Writer, SessionFiles), FleetError> {
         let copy = in_home(files, session, read).await?;
-        let diverged = |event: u64, reason: &str| FleetError::Diverged {
-            session: session.to_owned(),
-            event,
-            reason: reason.to_owned(),
-        };
-        let mut missing: Vec<Bytes> = Vec::new();
-        let mut number = 0;
-        let compare = |record: &crate::Record| {
-            for event in &record.events {
-                match copy.events.get(number) {
-                    Some(ours) if *ours == hash(event) => {}
-                    Some(_) => return Err(diverged(number as u64, "it is another event")),
-                    None => missing.push(event.clone()),
-                }
-                number += 1;
-            }
-            Ok(())
-        };
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
             Err(FleetError::NotFound { .. }) if copy.exists && !copy.joined => Intent::Create,
             Err(error) => return Err(error),
             Ok(_) => Intent::Open,
         };
-        let mut writer = self.take(session, intent, Tip::START, compare).await?;
-        let known = writer.tip().events() as usize;
-        if copy.events.len() > known {
-            if copy.joined {
+        let mut history = History::default();
+        let take_in = |record: &Record| {
+            history.take_in(record);
+            Ok(())
+        };
+        let mut writer = self.take(session, intent, Tip::START, take_in).await?;
+        match self.bring_up_to_date(&mut writer, copy, history, files, list).await {
+            Ok(beside) => Ok((writer, beside)),
+            Err(error) => {
                 self.release(writer).await?;
-                return Err(diverged(known as u64, "the fleet's log ends before it"));
+                Err(error)
             }
-            join(&mut writer, session, files, known).await?;
         }
-        in_home(files, session, move |files, session| {
-            if !missing.is_empty() || !copy.exists {
+    }
+
+    async fn bring_up_to_date(
+        &self,
+        writer: &mut Writer,
+        copy: Copy,
+        history: History,
+        files: &Arc<FileStore>,
+        list: ListFiles,
+    ) -> Result<SessionFiles, FleetError> {
+        let session = writer.log().session().to_owned();
+        let diverged = |event: u64, reason: &str| FleetError::Diverged {
+            session: session.clone(),
+            event,
+            reason: reason.to_owned(),
+        };
+        let History {
+            mut events,
+            files: recorded,
+            owner,
+        } = history;
+        let count = events.len();
+        let known = match compare(&events, &copy.events)? {
+            Compared::Known(known) => known,
+            Compared::Ahead if !copy.joined => {
+                join(writer, &session, files, count).await?;
+                count
+            }
+            Compared::Ahead => return Err(diverged(count as u64, "the fleet's log ends before it")),
+            // All that it had is in the fleet, where every event is checked against all before it. A disk that failed is no reason to stop.
+            Compared::Differs(event) if copy.joined => {
+                tracing::warn!(
+                    session,
+                    event,
+                    "the copy of a session differs from the fleet's log; it is set aside as {ASIDE}"
+                );
+                in_home(files, &session, set_aside).await?;
+                0
+            }
+            Compared::Differs(event) => return Err(diverged(event, "it is another event")),
+        };
+        let missing = events.split_off(known.min(count));
+        let is_behind = !missing.is_empty() || !copy.exists;
+        let dir = in_home(files, &session, move |files, session| {
+            if is_behind {
                 write(files, session, &missing)?;
             }
-            mark_joined(files, session)
+            mark_joined(files, session)?;
+            files.dir(session)
+        });
+        let mut beside = SessionFiles::new(dir.await?, list, recorded);
+        // Whoever had it last may have files that did not reach the fleet any more, and one that was never there has them all.
+        let was_ours = owner.is_none_or(|owner| self.is_named(&owner.host));
+        if is_behind || !was_ours {
+            beside.restore(writer.log()).await?;
+        }
+        Ok(beside)
+    }
+}
+
+impl Fleet {
+    /// Copies a session to a home outside of the fleet, as it is now, whoever uses it. Answers how many events it has.
+    ///
+    /// # Errors
+    /// [`LogError::Exists`] when the home has such a session.
+    pub async fn export(&self, session: &str, to: &Arc<FileStore>, list: ListFiles) -> Result<usize, FleetError> {
+        let log = self.log(session)?;
+        let mut history = History::default();
+        let mut reader = log.read(Tip::START).await?;
+        while let Some(record) = reader.next().await? {
+            history.take_in(&record);
+        }
+        let events = history.events;
+        let (count, dir) = in_home(to, session, move |to, session| {
+            let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
+            let events = without_rewound(events);
+            let mut log = to.create(session)?;
+            log.append_all(&events)?;
+            log.sync()?;
+            Ok((events.len(), to.dir(session)?))
         })
         .await?;
-        Ok(writer)
+        SessionFiles::new(dir, list, history.files).restore(&log).await?;
+        Ok(count)
     }
+}
+
+/// How a copy stands to the fleet's log.
+enum Compared {
+    /// It is what so many of the fleet's events add up to.
+    Known(usize),
+    /// It has all of the fleet's events, and more.
+    Ahead,
+    /// It has another event at this place.
+    Differs(u64),
+}
+
+/// Compares event by event. A copy may be of any time: of before a rewind, or with what the rewind hides left out of its file.
+fn compare(fleet: &[Bytes], copy: &[Hash]) -> Result<Compared, FleetError> {
+    let mut shown: Vec<Event> = Vec::new();
+    // So many of the events that count are the copy's first ones.
+    let mut same = 0;
+    let mut known = copy.is_empty().then_some(0);
+    let same_from = |shown: &[Event], from: usize| {
+        let pairs = shown[from..].iter().zip(&copy[from..]);
+        from + pairs.take_while(|(event, ours)| hash(event.json()) == **ours).count()
+    };
+    for (number, event) in fleet.iter().enumerate() {
+        let event = parse(event)?;
+        if is_rewind(&event) {
+            shown.push(event);
+            shown = without_rewound(shown);
+            same = same_from(&shown, 0);
+        } else {
+            shown.push(event);
+            if same + 1 == shown.len() && same < copy.len() {
+                same = same_from(&shown, same);
+            }
+        }
+        if same == shown.len() && same == copy.len() {
+            known = Some(number + 1);
+        }
+    }
+    Ok(match known {
+        Some(known) => Compared::Known(known),
+        None if same == shown.len() => Compared::Ahead,
+        None => Compared::Differs(same as u64),
+    })
+}
+
+fn parse(event: &Bytes) -> Result<Event, LogError> {
+    Event::parse(event.clone()).map_err(|error| LogError::Uncommitted {
+        reason: format!("an event of the fleet cannot be read: {error}"),
+    })
 }
 
 /// Brings the events from number `known` on into the fleet.
@@ -133,19 +281,29 @@ fn read(files: &FileStore, session: &str) -> Result<Copy, LogError> {
     })
 }
 
+/// Puts an empty log in the place of one that differs, which is kept beside it.
+fn set_aside(files: &FileStore, session: &str) -> Result<(), LogError> {
+    let dir = files.dir(session)?;
+    let failed = |op, path: PathBuf| move |source| LogError::Io { op, path, source };
+    let log = dir.join("events.jsonl");
+    let kept = std::fs::read(&log).map_err(failed("read", log))?;
+    files.delete(session)?;
+    drop(files.create(session)?);
+    let aside = dir.join(ASIDE);
+    lodge_files::replace(&aside, &kept).map_err(failed("write", aside))
+}
+
 fn write(files: &FileStore, session: &str, events: &[Bytes]) -> Result<(), LogError> {
     let mut log = match files.exists(session)? {
         true => files.open(session)?.log,
         false => files.create(session)?,
     };
-    let events = events.iter().map(|event| {
-        Event::parse(event.clone()).map_err(|error| LogError::Uncommitted {
-            reason: format!("an event of the fleet cannot be read: {error}"),
-        })
-    });
-    let events: Vec<Event> = events.collect::<Result<_, _>>()?;
-    for run in events.chunks(256) {
-        log.append_all(run)?;
+    let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
+    // A rewind is the first of what is written with it.
+    for part in events.chunk_by(|_, next| !is_rewind(next)) {
+        for run in part.chunks(256) {
+            log.append_all(run)?;
+        }
     }
     log.sync()
 }

@@ -15,6 +15,14 @@ pub enum FleetError {
         /// What the client library said.
         reason: String,
     },
+    /// A file with credentials will not do.
+    #[error("cannot use the NATS credentials in {}: {reason}", path.display())]
+    Credentials {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// JetStream did not answer in time: no leader, no quorum, or no way to it.
     #[error(
         "JetStream did not {action} within {seconds} s: {reason}. Check that most of the NATS servers run and reach each other."
@@ -160,6 +168,24 @@ pub enum FleetError {
     /// The copy of a log in this home cannot be read or written.
     #[error(transparent)]
     Copy(#[from] lodge_log::LogError),
+    /// The files that a session keeps beside its log cannot be read or written.
+    #[error("the files in {} cannot be read or written: {source}", dir.display())]
+    Files {
+        /// The session's directory.
+        dir: std::path::PathBuf,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// A file of a session cannot be fetched.
+    #[error("the file {path:?} of session {session:?} cannot be fetched: {reason}")]
+    BadFile {
+        /// The session.
+        session: String,
+        /// Its way from the session's directory.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// More than one append may hold.
     #[error("{bytes} bytes are more than the {most} bytes that one append may hold")]
     TooLarge {

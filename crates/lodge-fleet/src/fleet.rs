@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use async_nats::{ConnectOptions, ServerAddr};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    FleetError, FleetLog, LEASE, SyncCheck, checks,
+    Access, FleetError, FleetLog, LEASE, SyncCheck, access, checks,
     jetstream::{Failure, JetStream},
     listing,
     log::PATIENCE,
@@ -25,10 +24,10 @@ const HEADERS: usize = 4 << 10;
 /// How to reach a fleet, and what it may be made of.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Addresses of NATS servers, with credentials in them where the servers want some.
-    pub servers: Vec<String>,
-    /// Addresses with a user of the system account, by which the servers' settings can be seen.
-    pub system: Vec<String>,
+    /// The servers, as a user of the account that has JetStream.
+    pub access: Access,
+    /// The servers as a user of the system account, by which their settings can be seen. None without addresses.
+    pub system: Access,
     /// What to do about servers that acknowledge what is not on their disk.
     pub sync: SyncCheck,
     /// How many copies are kept. Fewer than three lose sessions with a server: say so to whoever asks for it.
@@ -43,8 +42,8 @@ impl Options {
     /// The usual settings, for these servers.
     pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
-            servers: servers.into_iter().map(Into::into).collect(),
-            system: Vec::new(),
+            access: Access::new(servers),
+            system: Access::default(),
             sync: SyncCheck::Required,
             replicas: REPLICAS,
             shards: 32,
@@ -82,7 +81,7 @@ impl Fleet {
     /// # Errors
     /// When no server can be reached, or one of them will not do.
     pub async fn connect(options: &Options) -> Result<Self, FleetError> {
-        let client = connect(&options.servers, options.patience).await?;
+        let client = access::connect(&options.access, options.patience).await?;
         let info = client.server_info();
         checks::version(&info.server_name, &info.version)?;
         checks::sync(options).await?;
@@ -98,6 +97,11 @@ impl Fleet {
             fleet.ensure(bucket, options).await?;
         }
         Ok(fleet)
+    }
+
+    pub(crate) fn stream_names(&self) -> impl Iterator<Item = String> {
+        let buckets = [HOSTS, OWNERS, SESSIONS].map(str::to_owned);
+        (0..self.0.shards).map(names::stream).chain(buckets)
     }
 
     /// The log of a session.
@@ -162,65 +166,6 @@ impl Fleet {
     }
 }
 
-pub(crate) async fn connect(servers: &[String], patience: Duration) -> Result<async_nats::Client, FleetError> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let options = credentials(servers)
-            .name(concat!("lodge ", env!("CARGO_PKG_VERSION")))
-            .connection_timeout(Duration::from_secs(5))
-            // A connection over which nothing comes any more is left after two of these.
-            .ping_interval(Duration::from_secs(2))
-            .reconnect_delay_callback(|attempts| Duration::from_millis(100 * attempts.min(10) as u64));
-        match options.connect(servers).await {
-            Ok(client) => return Ok(client),
-            Err(error) if Instant::now() >= deadline => {
-                let servers: Vec<&str> = servers.iter().map(|server| without_credentials(server)).collect();
-                return Err(FleetError::Connect {
-                    servers: servers.join(", "),
-                    reason: error.to_string(),
-                });
-            }
-            Err(_) => sleep(Duration::from_millis(200)).await,
-        }
-    }
-}
-
-/// Options with the name and password of the first address that has some.
-fn credentials(servers: &[String]) -> ConnectOptions {
-    let options = ConnectOptions::new();
-    let address = servers.iter().filter_map(|server| server.parse::<ServerAddr>().ok());
-    let Some(address) = address.into_iter().find(ServerAddr::has_user_pass) else {
-        return options;
-    };
-    let user = percent_decoded(address.username().unwrap_or_default());
-    match address.password() {
-        Some(password) => options.user_and_password(user, percent_decoded(password)),
-        None => options.token(user),
-    }
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend_from_slice(&part.as_bytes()[2..]);
-            }
-            None => {
-                bytes.push(b'%');
-                bytes.extend_from_slice(part.as_bytes());
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn without_credentials(address: &str) -> &str {
-    address.rsplit_once('@').map_or(address, |(_, place)| place)
-}
-
 /// What is the same for every stream of a fleet.
 fn stream(name: &str, subjects: &[&str], options: &Options) -> Value {
     json!({
@@ -281,22 +226,4 @@ fn bucket(name: &str, subjects: &str, options: &Options) -> Value {
     config["max_msgs_per_subject"] = 1.into();
     config["allow_rollup_hdrs"] = true.into();
     config
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_in_addresses_may_hold_anything() {
-        for (text, plain) in [
-            ("", ""),
-            ("a%40b", "a@b"),
-            ("%c3%bc%", "ü%"),
-            ("50%", "50%"),
-            ("%zz", "%zz"),
-        ] {
-            assert_eq!(percent_decoded(text), plain);
-        }
-    }
 }

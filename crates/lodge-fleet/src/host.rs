@@ -67,6 +67,12 @@ impl Lease {
         Moment::now().0.as_millis() < u128::from(self.until.load(Ordering::Acquire))
     }
 
+    /// How long ago the servers last took a renewal.
+    pub fn age(&self) -> Duration {
+        let renewed = Duration::from_millis(self.until.load(Ordering::Acquire)).saturating_sub(LEASE - MARGIN);
+        Moment::now().0.saturating_sub(renewed)
+    }
+
     fn extend(&self, asked: Moment) {
         let until = asked.0 + LEASE - MARGIN;
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);

@@ -13,12 +13,15 @@
 //! - A [`Listing`] follows what owners say of their sessions; [`Fleet::ask`] asks a host to let one go; [`Fleet::link`] leads to
 //!   what another host serves.
 
+mod access;
 mod bodies;
 mod checks;
 mod clock;
 mod copy;
 mod error;
+mod files;
 mod fleet;
+mod health;
 mod host;
 mod jetstream;
 mod links;
@@ -34,10 +37,13 @@ mod requests;
 mod tail;
 mod writer;
 
-pub use checks::SyncCheck;
+pub use access::Access;
+pub use checks::{ServerInfo, SyncCheck};
 pub use error::FleetError;
+pub use files::{FileChange, ListFiles, SessionFiles};
 pub use fleet::{Fleet, Options};
-pub use host::{Announcement, Host, HostInfo, LEASE};
+pub use health::StreamHealth;
+pub use host::{Announcement, Host, HostInfo, LEASE, Lease};
 pub use listing::{Entry, Listed, Listing};
 pub use log::FleetLog;
 pub use owner::{Intent, Owner};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 use uuid::Uuid;
 
-use crate::{Owner, jetstream::Stored};
+use crate::{FileChange, Owner, jetstream::Stored};
 
 const APPEND: &str = "Lodge-Append";
 const KIND: &str = "Lodge-Kind";
@@ -60,6 +60,8 @@ pub enum Kind {
     Events,
     /// A host takes the log over. It holds no events; it is what shuts out all earlier owners.
     Claim,
+    /// What the session keeps beside its log has changed. It holds no events.
+    Files,
     /// The session was deleted.
     Deleted,
 }
@@ -69,12 +71,13 @@ impl Kind {
         match self {
             Self::Events => "events",
             Self::Claim => "claim",
+            Self::Files => "files",
             Self::Deleted => "deleted",
         }
     }
 
     fn named(name: &str) -> Option<Self> {
-        let kinds = [Self::Events, Self::Claim, Self::Deleted];
+        let kinds = [Self::Events, Self::Claim, Self::Files, Self::Deleted];
         kinds.into_iter().find(|kind| kind.name() == name)
     }
 }
@@ -166,6 +169,8 @@ pub struct Record {
     pub owner: Owner,
     /// Its events, each one line of JSON.
     pub events: Vec<Bytes>,
+    /// What became of the session's files.
+    pub files: Vec<FileChange>,
 }
 
 /// Reads a message that has to follow `tip`, with its body; says what is wrong with it otherwise.
@@ -197,7 +202,14 @@ pub(crate) fn check(message: &Stored, body: Bytes, tip: &Tip) -> Result<Record, 
     if !follows(draft.kind, draft.owner.epoch, tip.epoch) {
         return Err(format!("epoch {} wrote after epoch {}", draft.owner.epoch, tip.epoch));
     }
-    let events = split(&draft.body);
+    let (mut events, mut files) = (Vec::new(), Vec::new());
+    match draft.kind {
+        Kind::Files => {
+            files =
+                serde_json::from_slice(&draft.body).map_err(|error| format!("its files are unreadable: {error}"))?;
+        }
+        _ => events = split(&draft.body),
+    }
     if events.len() as u64 != draft.count {
         return Err(format!("it holds {} events, not {}", events.len(), draft.count));
     }
@@ -209,6 +221,7 @@ pub(crate) fn check(message: &Stored, body: Bytes, tip: &Tip) -> Result<Record, 
         kind: draft.kind,
         owner: draft.owner,
         events,
+        files,
     })
 }
 
@@ -216,7 +229,7 @@ pub(crate) fn check(message: &Stored, body: Bytes, tip: &Tip) -> Result<Record, 
 pub(crate) fn follows(kind: Kind, epoch: u64, last: u64) -> bool {
     match kind {
         Kind::Claim => epoch > last,
-        Kind::Events | Kind::Deleted => epoch == last,
+        Kind::Events | Kind::Files | Kind::Deleted => epoch == last,
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::{
-    FleetError, FleetLog, Owner,
+    FileChange, FleetError, FleetLog, Owner,
     bodies::{self, MOST},
     jetstream::{Failure, keep_for},
     record::{self, Draft, Kind, Tip},
@@ -75,6 +75,11 @@ impl Writer {
         self.tip
     }
 
+    /// Whether an append failed, so that nothing more can be written.
+    pub fn has_failed(&self) -> bool {
+        self.poisoned
+    }
+
     /// Appends events as one message: all of them or none. When this returns, the quorum has them.
     ///
     /// # Errors
@@ -104,6 +109,12 @@ impl Writer {
             return Ok(self.tip);
         }
         self.write(Kind::Events, events.len() as u64, body.freeze()).await
+    }
+
+    /// Says what became of files that the session keeps beside its log.
+    pub(crate) async fn record_files(&mut self, changes: &[FileChange]) -> Result<Tip, FleetError> {
+        let body = serde_json::to_vec(changes).expect("what became of files is plain data");
+        self.write(Kind::Files, 0, body.into()).await
     }
 
     /// Claims the log: no earlier owner can write to it from here on.

@@ -17,6 +17,10 @@ pub const LOG_FILE: &str = "events.jsonl";
 pub const STORED_FILES: [&str; 3] = [LOG_FILE, "plan.md", "workspace.yaml"];
 /// Folders of which the same holds.
 pub const STORED_FOLDERS: [&str; 3] = ["checkpoints", "files", "temp"];
+/// What else goes with a session that another host continues: to-do lists, and what a rewind took back.
+const MOVING_FILES: [&str; 3] = ["session.db", "rewound.jsonl", "rewound-files"];
+/// What the session's turns did to files.
+const CHANGES: &str = "changes";
 /// Deeper folders are not followed.
 pub const STORED_DEPTH: usize = 16;
 
@@ -32,6 +36,21 @@ pub fn stored_files(dir: &Path) -> BTreeMap<String, PathBuf> {
     for name in STORED_FOLDERS {
         look(&dir.join(name), name, STORED_DEPTH, &mut found);
     }
+    found
+}
+
+/// Every file in a session's directory that goes with the session to another host of a fleet, by its way from there. The log goes
+/// by itself; what is missing here is derived from it, or means something on this machine only.
+pub fn moving_files(dir: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = stored_files(dir);
+    found.remove(LOG_FILE);
+    for name in MOVING_FILES {
+        let path = dir.join(name);
+        if path.is_file() {
+            found.insert(name.to_owned(), path);
+        }
+    }
+    look(&dir.join(CHANGES), CHANGES, STORED_DEPTH, &mut found);
     found
 }
 

@@ -1,6 +1,9 @@
 //! Sessions that are also stored in a fleet, where another host can continue them.
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use lodge_agent::{Ending, Remote};
@@ -41,6 +44,33 @@ impl Host {
     }
 }
 
+/// Upper bounds of the buckets for the time that storing events takes, in seconds.
+pub const APPEND_BUCKETS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
+
+/// What a keeper counted since the host started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KeeperCounts {
+    /// Runs of events that were stored, by the bounds of [`APPEND_BUCKETS`]; the last number is of those that took longer.
+    pub appends: Vec<u64>,
+    /// Time that all of them took together.
+    pub append_time: Duration,
+    /// Sessions that this host made or took over.
+    pub taken: u64,
+    /// Sessions that it let go.
+    pub released: u64,
+    /// Sessions that it could not write to any more: another host has them, or the servers were away for too long.
+    pub lost: u64,
+    /// How long ago the servers last heard that this host lives.
+    pub lag: Duration,
+}
+
+impl Host {
+    /// What is counted where sessions are stored for more than one host.
+    pub fn keeper_counts(&self) -> Option<KeeperCounts> {
+        self.keeper().map(|keeper| keeper.counts())
+    }
+}
+
 /// Keeps sessions for more than one host. A host without a keeper has its sessions in its home alone.
 pub trait Keeper: Send + Sync {
     /// Takes a session in that was just made: its log is empty, here and there.
@@ -51,6 +81,8 @@ pub trait Keeper: Send + Sync {
     fn way_to<'a>(&'a self, id: &'a str, wire: Wire) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
     /// Removes what is kept of a session. Answers whether there was anything.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
+    /// What it counted.
+    fn counts(&self) -> KeeperCounts;
 }
 
 /// Ends a session here when another host has taken it: its turn and the programs that it started with it.

@@ -56,7 +56,7 @@ pub use available::{Available, AvailableServer, plugin_servers, read_plugin};
 pub use awaited::{AwaitedTurn, AwaitedTurns, ToStop, TurnEnding};
 pub use changes::{Span, WorkTree};
 pub use choices::{APPROVALS, MODES};
-pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
+pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, moving_files, stored_files};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
@@ -66,7 +66,7 @@ pub use decisions::{Decision, Decisions, disabled_skills, server_key, server_of,
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use keeper::{Keeper, Link, Wire};
+pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};

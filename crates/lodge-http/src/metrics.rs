@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lodge_host::{HomeUse, Host, MODEL_CALL_BUCKETS};
+use lodge_host::{APPEND_BUCKETS, HomeUse, Host, KeeperCounts, MODEL_CALL_BUCKETS};
 
 /// Families of numbers as Prometheus reads them.
 #[derive(Default)]
@@ -19,6 +19,18 @@ impl Text {
 
     fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    /// Times, by bounds in seconds: how many are below each, and one number for those that took longer.
+    fn times(&mut self, name: &str, help: &str, bounds: &[f64], counts: &[u64], seconds: f64) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} histogram");
+        let mut sum = 0;
+        for (index, count) in counts.iter().enumerate() {
+            sum += count;
+            let bound = bounds.get(index).map_or_else(|| "+Inf".to_owned(), f64::to_string);
+            let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {sum}");
+        }
+        let _ = writeln!(self.0, "{name}_sum {seconds}\n{name}_count {sum}");
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
@@ -96,7 +108,16 @@ pub(crate) fn render(host: &Host, home: HomeUse) -> String {
             ("{kind=\"cache_write\"}", write),
         ],
     );
-    model_calls(&mut text, &counts.model_calls, counts.model_time.as_secs_f64());
+    text.times(
+        "lodge_model_call_seconds",
+        "Time of model calls.",
+        &MODEL_CALL_BUCKETS,
+        &counts.model_calls,
+        counts.model_time.as_secs_f64(),
+    );
+    if let Some(counts) = host.keeper_counts() {
+        fleet(&mut text, &counts);
+    }
     if let Some(free) = home.free {
         text.gauge(
             "lodge_disk_free_bytes",
@@ -117,16 +138,27 @@ pub(crate) fn render(host: &Host, home: HomeUse) -> String {
     text.0
 }
 
-fn model_calls(text: &mut Text, buckets: &[u64], seconds: f64) {
-    const NAME: &str = "lodge_model_call_seconds";
-    let _ = writeln!(text.0, "# HELP {NAME} Time of model calls.\n# TYPE {NAME} histogram");
-    let mut sum = 0;
-    for (index, count) in buckets.iter().enumerate() {
-        sum += count;
-        let bound = MODEL_CALL_BUCKETS
-            .get(index)
-            .map_or_else(|| "+Inf".to_owned(), f64::to_string);
-        let _ = writeln!(text.0, "{NAME}_bucket{{le=\"{bound}\"}} {sum}");
-    }
-    let _ = writeln!(text.0, "{NAME}_sum {seconds}\n{NAME}_count {sum}");
+fn fleet(text: &mut Text, counts: &KeeperCounts) {
+    text.times(
+        "lodge_fleet_append_seconds",
+        "Time until the fleet has stored events.",
+        &APPEND_BUCKETS,
+        &counts.appends,
+        counts.append_time.as_secs_f64(),
+    );
+    text.family(
+        "lodge_fleet_ownership_changes_total",
+        "counter",
+        "Sessions that this host took, released, or lost.",
+        &[
+            ("{change=\"taken\"}", number(counts.taken)),
+            ("{change=\"released\"}", number(counts.released)),
+            ("{change=\"lost\"}", number(counts.lost)),
+        ],
+    );
+    text.gauge(
+        "lodge_fleet_lag_seconds",
+        "Time since the fleet last heard from this host. After 8 s, the host stops acting for its sessions.",
+        counts.lag.as_secs_f64(),
+    );
 }

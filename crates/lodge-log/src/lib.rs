@@ -40,6 +40,6 @@ pub use file_store::FileStore;
 pub use home::{Home, HomeOptions};
 pub use labels::Labels;
 pub use pool::descriptor_limit;
-pub use rewinds::{goes_with_chain, without_rewound};
+pub use rewinds::{goes_with_chain, hide, is_rewind, without_rewound};
 pub use store::{Entry, EventReader, Opened, Position, Recorded, SessionLog, Snapshot, Store};
 pub use sync::{SyncPolicy, SyncTicket};

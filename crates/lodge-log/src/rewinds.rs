@@ -28,6 +28,11 @@ pub(crate) fn first_hidden(event: &Event) -> Option<Uuid> {
     first_hidden_by(event.data_json())
 }
 
+/// Whether an event takes a part of the chain back.
+pub fn is_rewind(event: &Event) -> bool {
+    first_hidden(event).is_some()
+}
+
 /// The same for the data of such an event.
 pub(crate) fn first_hidden_by(data: &str) -> Option<Uuid> {
     let data: LodgeRewound = serde_json::from_str(data).ok()?;
@@ -209,6 +214,32 @@ fn is_named(file: &dyn DiskFile, from: u64, end: u64) -> io::Result<bool> {
         at += (read - overlap) as u64;
     }
     Ok(false)
+}
+
+/// Some events of a log from its beginning on, without what a rewind hides that comes after them.
+pub fn hide(
+    rewind: Option<Event>,
+    events: impl Iterator<Item = Result<Event, LogError>>,
+) -> impl Iterator<Item = Result<Event, LogError>> {
+    let first = rewind.as_ref().and_then(first_hidden);
+    let messages = rewind.as_ref().map(messages_of).unwrap_or_default();
+    let head = rewind.and_then(|rewind| rewind.parent_id());
+    let mut is_hidden = false;
+    events.filter_map(move |event| {
+        let event = match event {
+            Ok(event) => event,
+            error => return Some(error),
+        };
+        if queued(&event).is_some_and(|message| messages.iter().any(|taken| taken == message)) {
+            return None;
+        }
+        is_hidden = is_hidden || Some(event.id()) == first;
+        match is_hidden {
+            false => Some(Ok(event)),
+            true if goes_with_chain(&event) => None,
+            true => Some(Ok(event.with_parent(head))),
+        }
+    })
 }
 
 /// Events of a whole log, oldest first, without what rewinds among them hide: for logs that are no store's.

@@ -22,25 +22,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The page, and whether something on it is broken.
 #[derive(Default)]
-struct Page {
+pub(crate) struct Page {
     broken: bool,
 }
 
 impl Page {
-    fn head(&self, text: &str) {
+    pub(crate) fn head(&self, text: &str) {
         print_line(&format!("\n{text}"));
     }
 
-    fn good(&self, text: impl AsRef<str>) {
+    pub(crate) fn good(&self, text: impl AsRef<str>) {
         print_line(&format!("  ✓ {}", text.as_ref()));
     }
 
     /// Something that works, and could be better.
-    fn hint(&self, text: impl AsRef<str>) {
+    pub(crate) fn hint(&self, text: impl AsRef<str>) {
         print_line(&format!("  · {}", text.as_ref()));
     }
 
-    fn bad(&mut self, text: impl AsRef<str>) {
+    pub(crate) fn bad(&mut self, text: impl AsRef<str>) {
         self.broken = true;
         print_line(&format!("  ✗ {}", text.as_ref().trim_end().replace('\n', "\n    ")));
     }
@@ -71,6 +71,8 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     place(&mut page, home);
     models(&mut page, home).await;
     host(&page, home);
+    #[cfg(feature = "fleet")]
+    crate::fleet::doctor(&mut page).await;
     protection(&mut page, home);
     hooks(&mut page, home);
     custom(&mut page, home);

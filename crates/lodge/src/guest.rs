@@ -117,8 +117,8 @@ impl Guests {
                 let (input, output) = stream.into_split();
                 lodge_acp::serve(host, reload, input, output).await;
             }
-            Wish::Command(command) => {
-                let stream = match hand_on_command(&host, &command, &hello, stream).await {
+            Wish::Command(mut command) => {
+                let stream = match hand_on_command(&host, &mut command, &hello, stream).await {
                     Some(stream) => stream,
                     None => return,
                 };
@@ -197,8 +197,8 @@ impl Guests {
                 Wish::Editor(Arc::new(reload))
             }
             Some(mut command) if is_for_host(&command) => {
-                if let (Command::Run(args), Some(session)) = (&mut command, &hello.session) {
-                    args.resume = Some(session.clone());
+                if let (Some(named), Some(session)) = (session_of(&mut command), &hello.session) {
+                    named.clone_from(session);
                 }
                 Wish::Command(Box::new(command))
             }
@@ -208,13 +208,24 @@ impl Guests {
     }
 }
 
+/// The session that a command goes on with, as it names it.
+fn session_of(command: &mut Command) -> Option<&mut String> {
+    match command {
+        Command::Run(RunArgs { resume, .. }) => resume.as_mut(),
+        Command::Sessions(SessionsCommand::Fork { id, .. } | SessionsCommand::Rewind { id, .. }) => Some(id),
+        _ => None,
+    }
+}
+
 /// Hands a command on to the host that has the session it goes on with; gives the stream back when that is this one. The caller's
 /// variables stay here.
-async fn hand_on_command(host: &Host, command: &Command, hello: &Hello, mut stream: UnixStream) -> Option<UnixStream> {
-    let Command::Run(RunArgs {
-        resume: Some(wanted), ..
-    }) = command
-    else {
+async fn hand_on_command(
+    host: &Host,
+    command: &mut Command,
+    hello: &Hello,
+    mut stream: UnixStream,
+) -> Option<UnixStream> {
+    let Some(wanted) = session_of(command) else {
         return Some(stream);
     };
     if !host.is_kept() || hello.session.is_some() {

@@ -13,7 +13,14 @@ use lodge_host::{
 };
 use lodge_log::{Position, Store};
 
-use crate::{cli::FormatArg, console::Console, listing::count, serve::print_line as say, sessions::find, view::plain};
+use crate::{
+    cli::FormatArg,
+    console::Console,
+    listing::count,
+    serve::print_line as say,
+    sessions::{find, find_for},
+    view::plain,
+};
 
 /// Writes a session as a page.
 pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {
@@ -112,7 +119,7 @@ pub(crate) async fn fork(
     name: Option<String>,
     console: &mut Console,
 ) -> Result<u8> {
-    let id = find(host.home(), id)?;
+    let id = find_for(host, id)?;
     let up_to = match at {
         None => None,
         Some(turn) => {
@@ -151,7 +158,7 @@ pub(crate) async fn fork(
 
 /// Takes a session back by `input` messages, or (without) puts back what was taken back.
 pub(crate) async fn rewind(host: &Host, id: &str, input: Option<String>, console: &mut Console) -> Result<u8> {
-    let id = find(host.home(), id)?;
+    let id = find_for(host, id)?;
     let session = host.open_session(&id).await?;
     let done = match input {
         Some(input) => session.invoke("rewind", &input).await,

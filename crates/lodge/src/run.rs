@@ -229,11 +229,7 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
     let cwd = cwd.map(std::fs::canonicalize).transpose()?;
     match &args.resume {
         Some(wanted) => {
-            // A fleet has sessions that this home has not, and knows them by their whole id.
-            let id = match crate::sessions::find(host.home(), wanted) {
-                Err(_) if host.is_kept() => wanted.clone(),
-                found => found?,
-            };
+            let id = crate::sessions::find_for(host, wanted)?;
             let resume = Resume {
                 model,
                 reasoning_effort: args.reasoning_effort.clone(),

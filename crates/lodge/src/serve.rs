@@ -217,6 +217,9 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     };
     #[cfg(feature = "fleet")]
     if let Some(member) = &mut member {
+        if args.fleet.fleet_import {
+            member.import(&host).await?;
+        }
         member.work(&host).await?;
     }
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.

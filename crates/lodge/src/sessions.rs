@@ -73,6 +73,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// As [`find`], for a host: a fleet has sessions that this home has not, and knows them by their whole id.
+pub(crate) fn find_for(host: &Host, wanted: &str) -> Result<String> {
+    match find(host.home(), wanted) {
+        Err(_) if host.is_kept() => Ok(wanted.to_owned()),
+        found => found,
+    }
+}
+
 /// A session by its id, the beginning of its id, or `last`.
 pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
     if wanted == "last" {

@@ -28,6 +28,7 @@ cargo xtask soak accepted [ROUNDS]    kills the binary right after it accepted s
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
 cargo xtask soak fleet [FAULTS]       NATS servers, hosts and the network fail while sessions are written, about an hour
+cargo xtask soak hosts [FAULTS]       the same below running programs that apps talk to, with damaged logs
 cargo xtask soak neighbours           other people's model servers, MCP servers and agents, installed below target/neighbours
 cargo xtask soak vscode               VS Code's own page in a headless browser, installed below target/clients
 cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by

@@ -37,6 +37,18 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
         250,
     ),
     (
+        "hosts",
+        [
+            "--package",
+            "lodge",
+            "--features=fleet",
+            "--test=it",
+            "fleet::campaign::",
+        ],
+        "LODGE_FLEET_HOST_FAULTS",
+        100,
+    ),
+    (
         "strangers",
         ["--package", "lodge", "--test", "it", "strangers::"],
         "LODGE_STRANGER_ROUNDS",

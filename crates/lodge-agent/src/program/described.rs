@@ -305,9 +305,12 @@ pub(super) fn writing(cx: &ToolCx, path: &str, text: &str) -> Result<(Located, A
     Ok((place, Action::new(request, Some(approves))))
 }
 
+/// A text of a file, where there was one, and the text that replaces it.
+type Replaced<'a> = (Option<&'a str>, &'a str);
+
 fn described_edits(known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
     let mut texts = Vec::new();
-    let mut files: Vec<(PathBuf, Vec<(Option<&str>, &str)>)> = Vec::new();
+    let mut files: Vec<(PathBuf, Vec<Replaced<'_>>)> = Vec::new();
     for (path, old, new) in known.changes() {
         let path = cx.cwd.join(path);
         match files.iter_mut().find(|(known, _)| *known == path) {

@@ -13,7 +13,7 @@ use lodge_log::LogError;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::{Inner, Publish};
+use super::{Inner, Publish, shown};
 
 /// The most that may wait: while nothing comes through, a session goes on for so long and no longer.
 const MOST_BYTES: usize = 16 << 20;
@@ -217,7 +217,7 @@ async fn commit_all(
             return;
         }
         for event in outbox.release(run.len()) {
-            publish.publish(&event);
+            publish.publish(&shown(event));
         }
         outbox
             .progress

@@ -224,3 +224,60 @@ async fn a_message_that_has_another_in_its_place_is_not_said_also_when_the_log_c
     queue.supersede(&bench.recorder, "old");
     assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("new"));
 }
+
+#[tokio::test]
+async fn a_rewind_counts_at_once_and_is_heard_when_it_is_safe_elsewhere() {
+    let mut bench = Bench::new();
+    let say = |bench: &Bench, text: &str| {
+        let message = UserMessage {
+            content: text.into(),
+            ..UserMessage::default()
+        };
+        bench.recorder.record(message).expect("it is recorded").id()
+    };
+    say(&bench, "first");
+    let second = say(&bench, "second");
+    assert!(bench.recorder.rewind(second).is_err(), "it is not in the file yet");
+    for _ in 0..2 {
+        bench.verdicts.send(Ok(())).unwrap();
+    }
+    bench.recorder.durable().await.expect("both are safe");
+    let heard = bench.heard().len();
+    while bench.sent.try_recv().is_ok() {}
+
+    let said = |bench: &Bench| {
+        let messages = bench.recorder.messages(false).expect("the log can be read");
+        format!("{messages:?}")
+    };
+    assert_eq!(bench.recorder.rewind(second).expect("it is taken back"), 1);
+    assert!(said(&bench).contains("first") && !said(&bench).contains("second"));
+    say(&bench, "third");
+    assert!(said(&bench).contains("third"));
+    assert_eq!(
+        (bench.written().len(), bench.heard().len()),
+        (2, heard),
+        "nobody has seen it"
+    );
+
+    for _ in 0..2 {
+        bench.verdicts.send(Ok(())).unwrap();
+    }
+    bench.recorder.durable().await.expect("it is safe");
+    assert_eq!(bench.sent.recv().await.unwrap()[0], "lodge.rewound");
+    assert_eq!(bench.heard()[heard..], ["session.snapshot_rewind", "user.message"]);
+    assert_eq!(bench.written().len(), 2, "the file shows what counts");
+    assert!(!said(&bench).contains("second"));
+    assert!(bench.recorder.put_back().is_err(), "the conversation went on");
+
+    // What nobody went on from is put back, event by event.
+    let third = bench.recorder.paused(|log| log.last_id()).unwrap();
+    bench.recorder.rewind(third).unwrap();
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.unwrap();
+    assert!(!said(&bench).contains("third"));
+    assert!(bench.recorder.put_back().unwrap());
+    assert!(said(&bench).contains("third"));
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.unwrap();
+    assert_eq!(bench.recorder.paused(|log| log.last_id()), Some(third));
+}

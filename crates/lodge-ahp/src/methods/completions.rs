@@ -323,7 +323,7 @@ fn of_symbol(root: &Path, symbol: &Symbol) -> Offer {
     };
     let meta = SymbolMeta {
         uri: &uri,
-        kind: &symbol.kind,
+        kind: symbol.kind,
         path: &symbol.path,
     };
     let resource = MessageResourceAttachment {

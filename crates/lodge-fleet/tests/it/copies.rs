@@ -7,27 +7,27 @@ use lodge_fleet::{Fleet, FleetError};
 use lodge_log::{FileStore, Home, HomeOptions, Position, Store as _};
 use testkit::nats::{Cluster, Settings};
 
-use crate::kit::{self, create, host, open};
+use crate::kit::{self, create, host, listed, open};
 
 /// A home of its own, with a store.
-struct Place {
-    dir: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
     home: Home,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(dir.path(), HomeOptions::default()).unwrap();
         Self { dir, home }
     }
 
-    fn files(&self) -> &Arc<FileStore> {
+    pub(crate) fn files(&self) -> &Arc<FileStore> {
         self.home.sessions()
     }
 
     /// Writes some events to a log that may be there.
-    fn write(&self, session: &str, texts: &[&str]) -> Vec<Event> {
+    pub(crate) fn write(&self, session: &str, texts: &[&str]) -> Vec<Event> {
         let mut log = match self.files().exists(session).unwrap() {
             true => self.files().open(session).unwrap().log,
             false => self.files().create(session).unwrap(),
@@ -37,7 +37,7 @@ impl Place {
         events
     }
 
-    fn read(&self, session: &str) -> Vec<String> {
+    pub(crate) fn read(&self, session: &str) -> Vec<String> {
         let events = self.files().read(session, Position::START, Position::END).unwrap();
         events.events().map(|event| text(&event.unwrap())).collect()
     }
@@ -69,7 +69,7 @@ fn text(event: &Event) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_is_brought_up_to_date_or_refused_and_never_skips() {
+async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
     let settings = Settings {
         servers: 1,
         sync_always: true,
@@ -90,8 +90,8 @@ async fn a_copy_is_brought_up_to_date_or_refused_and_never_skips() {
     let mut writer = create(&host, "s").await;
     writer.append(&[events[0].json().clone()]).await.unwrap();
     host.release(writer).await.unwrap();
-    let mut writer = host
-        .open_with_copy("s", here.files())
+    let (mut writer, _) = host
+        .open_with_copy("s", here.files(), listed)
         .await
         .expect("the rest is brought");
     assert_eq!(writer.tip().events(), 3);
@@ -99,47 +99,56 @@ async fn a_copy_is_brought_up_to_date_or_refused_and_never_skips() {
     // Another home gets all of it, and later what is missing.
     let more = chain(Some(events[2].id()), &["4"]);
     writer.append(&[more[0].json().clone()]).await.unwrap();
-    let mut writer = host.open_with_copy("s", there.files()).await.expect("all is fetched");
+    let (mut writer, _) = host
+        .open_with_copy("s", there.files(), listed)
+        .await
+        .expect("all is fetched");
     assert_eq!(there.read("s"), ["1", "2", "3", "4"]);
     let more = chain(Some(more[0].id()), &["5", "6"]);
     let lines: Vec<_> = more.iter().map(|event| event.json().clone()).collect();
     writer.append(&lines).await.unwrap();
-    host.open_with_copy("s", here.files())
+    host.open_with_copy("s", here.files(), listed)
         .await
         .expect("the end is fetched");
     assert_eq!(here.read("s"), ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(fs::read(here.log_file("s")).unwrap()[..], {
-        host.open_with_copy("s", there.files()).await.unwrap();
+        host.open_with_copy("s", there.files(), listed).await.unwrap();
         fs::read(there.log_file("s")).unwrap()
     });
 
     // One that has more than the fleet is refused, and left as it is.
     here.write("s", &["never acknowledged"]);
     let refused = host
-        .open_with_copy("s", here.files())
+        .open_with_copy("s", here.files(), listed)
         .await
         .expect_err("the fleet does not have it");
     assert!(matches!(refused, FleetError::Diverged { event: 6, .. }), "{refused}");
     assert_eq!(here.read("s").len(), 7);
 
-    // So is one that has something else.
+    // One that a failing disk has changed is set aside, and the fleet's log takes its place.
     let log = fs::read_to_string(there.log_file("s")).unwrap();
-    fs::write(
-        there.log_file("s"),
+    for damaged in [
         log.replacen("\"message\":\"3\"", "\"message\":\"x\"", 1),
-    )
-    .unwrap();
-    let refused = host
-        .open_with_copy("s", there.files())
-        .await
-        .expect_err("it is another event");
-    assert!(matches!(refused, FleetError::Diverged { event: 2, .. }), "{refused}");
+        log.replacen("\"message\":\"2\"", "\"message\":\"2", 1),
+        log[..log.len() - 20].to_owned(),
+    ] {
+        fs::write(there.log_file("s"), &damaged).unwrap();
+        let (writer, _) = host
+            .open_with_copy("s", there.files(), listed)
+            .await
+            .expect("it is mended");
+        assert_eq!(there.read("s"), ["1", "2", "3", "4", "5", "6"]);
+        assert_eq!(fs::read_to_string(there.log_file("s")).unwrap(), log);
+        host.release(writer).await.unwrap();
+    }
+    let aside = fs::read_to_string(there.log_file("s").with_file_name("events.differs.jsonl")).unwrap();
+    assert!(aside.contains("\"message\":\"1\""), "{aside}");
 
     // What was deleted in the fleet is not brought back by a copy.
     let writer = open(&host, "s").await.unwrap();
     writer.delete().await.unwrap();
     let refused = host
-        .open_with_copy("s", there.files())
+        .open_with_copy("s", there.files(), listed)
         .await
         .expect_err("it was deleted");
     assert!(matches!(refused, FleetError::Deleted { .. }), "{refused}");

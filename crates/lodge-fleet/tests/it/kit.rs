@@ -1,15 +1,19 @@
 //! What these tests share.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use lodge_fleet::{Announcement, Fleet, FleetError, Host, Intent, Options, SyncCheck, Tip, Writer};
+use lodge_fleet::{Access, Announcement, Fleet, FleetError, Host, Intent, Options, SyncCheck, Tip, Writer};
 use testkit::nats::Cluster;
 
 /// Settings for a cluster of the tests: few shards, because each is a group of servers of its own.
 pub(crate) fn options(cluster: &Cluster) -> Options {
     Options {
-        system: cluster.system_urls(),
+        system: Access::new(cluster.system_urls()),
         shards: 2,
         patience: Duration::from_secs(60),
         ..Options::new(cluster.urls())
@@ -42,6 +46,24 @@ pub(crate) async fn create(host: &Host, session: &str) -> Writer {
 
 pub(crate) async fn open(host: &Host, session: &str) -> Result<Writer, FleetError> {
     host.take(session, Intent::Open, Tip::START, |_| Ok(())).await
+}
+
+/// What moves with a session in these tests: all but its log.
+pub(crate) fn listed(dir: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let way = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if way.starts_with("events.") || way == "fleet.joined" => {}
+                false => drop(found.insert(way, path)),
+            }
+        }
+    }
+    found
 }
 
 /// An event as the log sees one.

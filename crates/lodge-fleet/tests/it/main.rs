@@ -2,8 +2,10 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod access;
 mod copies;
 mod faults;
+mod files;
 mod kit;
 mod links;
 mod listing;

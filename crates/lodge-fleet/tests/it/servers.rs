@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lodge_fleet::{Fleet, FleetError, Options, SyncCheck};
+use lodge_fleet::{Access, Fleet, FleetError, Options, SyncCheck};
 use testkit::nats::{Cluster, Settings};
 
 use crate::kit;
@@ -25,7 +25,7 @@ async fn servers_that_sync_late_are_refused_unless_told_otherwise() {
     assert!(refused.to_string().contains("sync_interval: always"), "{refused}");
 
     let unknown = Options {
-        system: Vec::new(),
+        system: Access::default(),
         ..options.clone()
     };
     let refused = Fleet::connect(&unknown).await.expect_err("nobody can tell");
@@ -33,7 +33,7 @@ async fn servers_that_sync_late_are_refused_unless_told_otherwise() {
 
     // A user who may not ask is no better.
     let powerless = Options {
-        system: cluster.urls(),
+        system: Access::new(cluster.urls()),
         ..options.clone()
     };
     let refused = Fleet::connect(&powerless).await.expect_err("nobody can tell");

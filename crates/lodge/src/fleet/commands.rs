@@ -1,15 +1,17 @@
-//! `lodge fleet`: looking at a fleet, and draining one of its hosts.
+//! `lodge fleet`: looking at a fleet, draining one of its hosts, and taking sessions out of it.
 
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail, ensure};
 use clap::Subcommand;
-use lodge_fleet::{Fleet, HostInfo, Listed, Owner, Reply, Request};
-use lodge_host::Described;
+use lodge_fleet::{Entry, Fleet, FleetError, HostInfo, Listed, Owner, Reply, Request};
+use lodge_host::{Described, Home, moving_files};
+use lodge_log::{HomeOptions, LogError};
 
 use super::FleetArgs;
 use crate::{listing::count, serve::print_line, view::plain};
@@ -38,6 +40,20 @@ pub(crate) enum FleetCommand {
         #[command(flatten)]
         args: FleetArgs,
     },
+    /// Copy sessions to a home outside of the fleet
+    ///
+    /// The sessions stay in the fleet, and whoever uses them goes on. Their copies are as they are now, with their files.
+    #[command(after_help = "Examples:
+  lodge fleet export ~/.lodge --fleet nats://one:4222
+  lodge fleet export /tmp/home 0f3a9c1e-7c1b-4e0e-9d53-1f0a3f6f5b11 --fleet nats://one:4222")]
+    Export {
+        /// The home; it is made if it is not there
+        home: PathBuf,
+        /// Sessions, by their ids [default: all]
+        ids: Vec<String>,
+        #[command(flatten)]
+        args: FleetArgs,
+    },
 }
 
 /// Does one of them.
@@ -48,6 +64,7 @@ pub(crate) async fn run(command: &FleetCommand) -> Result<ExitCode> {
         FleetCommand::Drain { host, within, args } => {
             drain(&connect(args).await?, host, Duration::from_secs(*within)).await
         }
+        FleetCommand::Export { home, ids, args } => export(&connect(args).await?, home, ids).await,
     }
 }
 
@@ -88,8 +105,8 @@ async fn status(fleet: &Fleet) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn sessions(fleet: &Fleet) -> Result<ExitCode> {
-    let owners: BTreeMap<String, Owner> = fleet.owners().await?.into_iter().collect();
+/// All sessions that there are.
+async fn listed(fleet: &Fleet) -> Result<BTreeMap<String, Entry>> {
     let mut listing = fleet.listing().await?;
     let mut all = BTreeMap::new();
     while let Listed::Session(session, entry) = listing.next().await? {
@@ -98,7 +115,43 @@ async fn sessions(fleet: &Fleet) -> Result<ExitCode> {
             false => all.insert(session, entry),
         };
     }
-    for (session, entry) in all {
+    Ok(all)
+}
+
+async fn export(fleet: &Fleet, home: &Path, ids: &[String]) -> Result<ExitCode> {
+    let home = Home::open(home, HomeOptions::default())?;
+    home.ensure()?;
+    let all = match ids {
+        [] => listed(fleet).await?.into_keys().collect(),
+        ids => ids.to_vec(),
+    };
+    let (mut exported, mut failed) = (0, 0);
+    for session in all {
+        match fleet.export(&session, home.sessions(), moving_files).await {
+            Ok(events) => {
+                exported += 1;
+                print_line(&format!("{}: {}", plain(&session), count(events, "event")));
+            }
+            Err(FleetError::Copy(LogError::Exists { .. })) => {
+                print_line(&format!("{}: the home has it already; left as it is", plain(&session)));
+            }
+            Err(error) => {
+                failed += 1;
+                eprintln!("{}: {error}", plain(&session));
+            }
+        }
+    }
+    print_line(&format!("{} exported.", count(exported, "session")));
+    Ok(if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+async fn sessions(fleet: &Fleet) -> Result<ExitCode> {
+    let owners: BTreeMap<String, Owner> = fleet.owners().await?.into_iter().collect();
+    for (session, entry) in listed(fleet).await? {
         let owner = owners.get(&session).map_or("-", |owner| owner.host.as_str());
         let described: Described = serde_json::from_value(entry.about).unwrap_or_default();
         let work = if described.busy { "working" } else { "idle" };

@@ -10,13 +10,14 @@ use std::{
 };
 
 use anyhow::Result;
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use lodge_events::Event;
-use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, Tip, Writer};
-use lodge_host::{Described, HostError, Keeper, Link, Listed, Remote, RemoteLog, Wire};
+use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, SessionFiles, Tip, Writer};
+use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire, moving_files};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
+use tokio_util::task::TaskTracker;
+
+use super::{counters::Counters, writer::SessionWriter};
 
 /// How long somebody who wants a session of another host waits for that host's lease to run out.
 const OWNER_MAY_BE_DEAD: Duration = Duration::from_secs(LEASE.as_secs() + 2);
@@ -31,6 +32,9 @@ pub(super) struct FleetKeeper {
     /// The epochs in which this host had sessions last.
     epochs: Mutex<HashMap<String, u64>>,
     draining: AtomicBool,
+    /// Sessions that are this host's, or are being let go.
+    held: TaskTracker,
+    counters: Arc<Counters>,
 }
 
 impl FleetKeeper {
@@ -39,6 +43,8 @@ impl FleetKeeper {
             host,
             epochs: Mutex::default(),
             draining: AtomicBool::new(false),
+            held: TaskTracker::new(),
+            counters: Arc::default(),
         }
     }
 
@@ -64,6 +70,12 @@ impl FleetKeeper {
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.host.announce_drain();
+    }
+
+    /// Waits until all sessions are let go, with what they keep beside their logs. Only when none is open any more.
+    pub(super) async fn released(&self) {
+        self.held.close();
+        self.held.wait().await;
     }
 
     /// Whether it takes no more sessions.
@@ -126,14 +138,17 @@ impl FleetKeeper {
         Ok(missing.then_some(Missing { directory, host }))
     }
 
-    fn remote(&self, writer: Writer) -> Remote {
+    fn remote(&self, (writer, files): (Writer, SessionFiles)) -> Remote {
         let session = writer.log().session().to_owned();
         self.epochs.lock().insert(session, writer.owner().epoch);
         let lease = self.host.lease().clone();
+        self.counters.taken();
         Remote {
             log: Box::new(SessionWriter {
                 host: self.host.clone(),
-                writer: Some(writer),
+                taken: Some((writer, files)),
+                held: self.held.token(),
+                counters: self.counters.clone(),
             }),
             may_act: Box::new(move || lease.holds()),
         }
@@ -193,9 +208,10 @@ impl Keeper for FleetKeeper {
     fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
-            let writer = self.host.create_with_copy(id, files).await.map_err(told)?;
-            self.list(id, writer.owner().epoch).await.map_err(told)?;
-            Ok(self.remote(writer))
+            let created = self.host.create_with_copy(id, files, moving_files).await;
+            let taken = created.map_err(told)?;
+            self.list(id, taken.0.owner().epoch).await.map_err(told)?;
+            Ok(self.remote(taken))
         })
     }
 
@@ -207,8 +223,8 @@ impl Keeper for FleetKeeper {
             }
             let began = Instant::now();
             loop {
-                match self.host.open_with_copy(id, files).await {
-                    Ok(writer) => return Ok(self.remote(writer)),
+                match self.host.open_with_copy(id, files, moving_files).await {
+                    Ok(taken) => return Ok(self.remote(taken)),
                     Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
                     Err(error) => return Err(told(error)),
                 }
@@ -245,6 +261,10 @@ impl Keeper for FleetKeeper {
                 }
             }
         })
+    }
+
+    fn counts(&self) -> KeeperCounts {
+        self.counters.now(self.host.lease().age())
     }
 }
 
@@ -294,36 +314,5 @@ fn told(error: FleetError) -> HostError {
         FleetError::Exists { session } => HostError::AlreadyExists(session),
         FleetError::Copy(error) => error.into(),
         other => HostError::Invalid(format!("The fleet refused this host the session: {other}.")),
-    }
-}
-
-/// Writes the events of one session to the fleet. When it goes, the session is free for others.
-struct SessionWriter {
-    host: Arc<Host>,
-    writer: Option<Writer>,
-}
-
-impl RemoteLog for SessionWriter {
-    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
-            let lines: Vec<Bytes> = events.iter().map(|event| event.json().clone()).collect();
-            let writer = self.writer.as_mut().ok_or("the session was given up")?;
-            writer.append(&lines).await.map(drop).map_err(|error| error.to_string())
-        })
-    }
-}
-
-impl Drop for SessionWriter {
-    fn drop(&mut self) {
-        let (Some(writer), Ok(runtime)) = (self.writer.take(), tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        let host = self.host.clone();
-        runtime.spawn(async move {
-            let session = writer.log().session().to_owned();
-            if let Err(error) = host.release(writer).await {
-                tracing::warn!(session, %error, "the session stays this host's until its lease runs out");
-            }
-        });
     }
 }

@@ -76,7 +76,7 @@ fn note(change: Result<Lifecycle, RecvError>, keeper: &FleetKeeper, changed: &mu
 }
 
 /// Tells the others how a session is now. Answers whether a turn runs in it.
-async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) -> bool {
+pub(super) async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) -> bool {
     let Some(epoch) = keeper.epoch(session) else {
         return false;
     };

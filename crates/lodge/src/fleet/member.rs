@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use lodge_fleet::{Announcement, Fleet, Host, Reply, Request, Requests};
 use lodge_host::{GivenUp, Keeper, Wire};
+use lodge_log::Store as _;
 use tokio::{
     net::UnixStream,
     task::{JoinHandle, JoinSet},
@@ -18,11 +19,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     FleetArgs,
     keeper::{FleetKeeper, has_directory, serves},
-    lists::{follow, publish},
+    lists::{describe, follow, publish},
 };
+use crate::{listing::count, serve::print_line};
 
 /// How long a host that stops tries to tell the others how its sessions are.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a host that stops stores what its sessions keep beside their logs.
+const LAST_FILES: Duration = Duration::from_secs(20);
 /// How often a host that is being drained looks whether more turns have ended.
 const DRAIN: Duration = Duration::from_millis(250);
 
@@ -61,6 +65,41 @@ impl Member {
             publishing: None,
             stop: CancellationToken::new(),
         }))
+    }
+
+    /// Brings all sessions of this home into the fleet that are not there. Before anybody can open one.
+    pub(crate) async fn import(&self, host: &lodge_host::Host) -> Result<()> {
+        let files = host.home().sessions();
+        let (mut imported, mut failed) = (0, 0);
+        for session in files.list()?.into_iter().map(|entry| entry.id) {
+            let is_there = self.keeper.host.fleet().listed(&session).await?.is_some();
+            if is_there {
+                continue;
+            }
+            // It is let go again at once, with its files.
+            match self.keeper.open(&session, files).await {
+                Ok(opened) => drop(opened),
+                Err(error) => {
+                    failed += 1;
+                    tracing::warn!(session, %error, "a session is not brought into the fleet");
+                    continue;
+                }
+            }
+            describe(&self.keeper, host, &session).await;
+            imported += 1;
+        }
+        let failed = match failed {
+            0 => String::new(),
+            failed => format!(
+                " {} could not be imported; the log of the host says why.",
+                count(failed, "session")
+            ),
+        };
+        print_line(&format!(
+            "{} imported into the fleet.{failed}",
+            count(imported, "session")
+        ));
+        Ok(())
     }
 
     /// What keeps the sessions of this host.
@@ -102,6 +141,9 @@ impl Member {
             && timeout(LAST_WORDS, publishing).await.is_err()
         {
             tracing::warn!("lists of other hosts may show sessions of this host as they were");
+        }
+        if timeout(LAST_FILES, self.keeper.released()).await.is_err() {
+            tracing::warn!("some sessions of this host were not let go in time");
         }
         if let Err(error) = self.keeper.host.leave().await {
             tracing::warn!(%error, "cannot tell the fleet that this host is leaving");

@@ -37,7 +37,7 @@ impl Host {
 }
 
 /// What the host says about itself in the home.
-fn note(home: &Home) -> Value {
+pub(crate) fn note(home: &Home) -> Value {
     serde_json::from_slice(&std::fs::read(home.path().join("host.json")).unwrap()).unwrap()
 }
 

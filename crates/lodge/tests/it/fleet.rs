@@ -1,6 +1,8 @@
 //! Hosts of a fleet, on real NATS servers.
 
+mod campaign;
 mod elsewhere;
+mod moving;
 
 use std::{
     fs,
@@ -13,19 +15,14 @@ use testkit::{Home, Running, nats::Cluster};
 const LONG: &str = "slowly 100 ms, stream 600 chunks";
 
 fn serve(home: &Home, cluster: &Cluster, name: &str) -> Running {
-    let mut host = home.start([
-        "serve",
-        "--port",
-        "0",
-        "--sdk-port",
-        "0",
-        "--fleet",
-        &cluster.urls().join(","),
-        "--fleet-system",
-        &cluster.system_urls().join(","),
-        "--fleet-name",
-        name,
-    ]);
+    serve_with(home, cluster, name, &[])
+}
+
+fn serve_with(home: &Home, cluster: &Cluster, name: &str, more: &[&str]) -> Running {
+    let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
+    let args = ["serve", "--port", "0", "--sdk-port", "0", "--fleet", &servers];
+    let named = ["--fleet-system", &system, "--fleet-name", name];
+    let mut host = home.start(args.iter().chain(&named).chain(more));
     host.line_with("Ctrl-C stops.");
     host
 }

@@ -11,7 +11,7 @@ use testkit::{Home, Running};
 use crate::chat::Screen;
 
 /// Status and body of an answer.
-fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
+pub(crate) fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(address).unwrap();
     write!(
         socket,

@@ -77,6 +77,11 @@ impl Host {
         }
     }
 
+    /// Where apps connect, and the token that they show.
+    pub(crate) fn sdk(&self) -> (SocketAddr, String) {
+        (self.sdk, self.token.clone())
+    }
+
     /// Where AHP clients connect.
     pub(crate) fn ahp_url(&self) -> String {
         format!("ws://{}/?tkn={}", self.ahp, self.token.trim())
@@ -133,13 +138,21 @@ pub(crate) struct Sdk {
 
 impl Sdk {
     pub(crate) fn connect(host: &Host) -> Self {
+        let (address, token) = host.sdk();
+        Self::try_connect(address, &token).expect("the host lets a good client in")
+    }
+
+    /// The same where the host may be gone, or not answer.
+    pub(crate) fn try_connect(address: SocketAddr, token: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut sdk = Self {
-            reader: BufReader::new(stranger(host.sdk)),
+            reader: BufReader::new(stream),
             last: 0,
             waiting: VecDeque::new(),
         };
-        sdk.call("connect", json!({ "token": host.token })).unwrap();
-        sdk
+        sdk.try_call("connect", json!({ "token": token }))?.unwrap();
+        Ok(sdk)
     }
 
     pub(crate) fn next(&mut self) -> Value {
@@ -165,16 +178,21 @@ impl Sdk {
     }
 
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        self.try_call(method, params).expect("the host keeps a good client")
+    }
+
+    /// The same where the host may close the connection.
+    pub(crate) fn try_call(&mut self, method: &str, params: Value) -> std::io::Result<Result<Value, Value>> {
         self.last += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params });
-        self.reader.get_mut().write_all(&frame(&request)).unwrap();
+        self.reader.get_mut().write_all(&frame(&request))?;
         loop {
-            let mut message = self.next();
+            let mut message = self.try_next()?;
             if message["id"] == self.last && message.get("method").is_none() {
-                return match message.get("error") {
+                return Ok(match message.get("error") {
                     Some(error) => Err(error.clone()),
                     None => Ok(message["result"].take()),
-                };
+                });
             }
             self.waiting.push_back(message);
         }

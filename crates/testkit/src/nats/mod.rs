@@ -19,6 +19,12 @@ pub use proxy::Proxy;
 /// Longer than a server takes to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The usual users.
+const USERS: &str = "accounts {
+  LODGE { jetstream: enabled, users: [ { user: lodge, password: lodge } ] }
+  $SYS { users: [ { user: system, password: system } ] }
+}";
+
 /// What a cluster is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -41,6 +47,8 @@ impl Default for Settings {
 pub struct Cluster {
     dir: TempDir,
     settings: Settings,
+    /// Who may come, and over what, in the words of a server's configuration.
+    users: String,
     servers: Vec<Server>,
     /// The way that each server takes to each other one.
     routes: BTreeMap<(usize, usize), Proxy>,
@@ -83,6 +91,14 @@ impl Cluster {
     /// # Panics
     /// When they cannot be started.
     pub async fn start_with(settings: Settings) -> Option<Self> {
+        Self::start_for(settings, USERS).await
+    }
+
+    /// Starts servers for other users than the usual ones, in the words of a server's configuration.
+    ///
+    /// # Panics
+    /// When they cannot be started.
+    pub async fn start_for(settings: Settings, users: &str) -> Option<Self> {
         let program = server_program()?;
         let dir = tempfile::Builder::new()
             .prefix("lodge-nats-")
@@ -102,6 +118,7 @@ impl Cluster {
         let mut cluster = Self {
             dir,
             settings,
+            users: users.to_owned(),
             servers,
             routes,
         };
@@ -131,6 +148,12 @@ impl Cluster {
         ports
             .map(|port| format!("nats://lodge:lodge@127.0.0.1:{port}"))
             .collect()
+    }
+
+    /// The servers' addresses, for whoever has credentials of another kind.
+    pub fn plain_urls(&self, scheme: &str) -> Vec<String> {
+        let ports = self.servers.iter().map(|server| server.client_port);
+        ports.map(|port| format!("{scheme}://127.0.0.1:{port}")).collect()
     }
 
     /// The servers' addresses with a user of the system account.
@@ -232,10 +255,8 @@ impl Cluster {
             "server_name: server-{server}\n\
              listen: \"127.0.0.1:{client_port}\"\n\
              jetstream {{ store_dir: {store:?}, max_mem: 64MB, max_file: 4GB, {sync} }}\n\
-             accounts {{\n\
-               LODGE {{ jetstream: enabled, users: [ {{ user: lodge, password: lodge }} ] }}\n\
-               $SYS {{ users: [ {{ user: system, password: system }} ] }}\n\
-             }}\n"
+             {}\n",
+            self.users
         );
         if self.settings.servers > 1 {
             let routes: Vec<String> = (0..self.settings.servers)

@@ -373,5 +373,16 @@ async fn a_command_goes_on_with_a_session_that_another_host_has_in_use() {
     let ran = two.home.run(["run", "--resume", &session, "say From a command."]).ok();
     assert!(ran.stdout().contains("From a command."), "{}", ran.stdout());
     said(&mut app, "From a command.");
+
+    // It is taken back, put back and copied there, too.
+    let back = two.home.run(["sessions", "rewind", &session]).ok();
+    assert!(back.stdout().contains("--undo restores it."), "{}", back.stdout());
+    event(&mut app, "session.snapshot_rewind");
+    let _ = two.home.run(["sessions", "rewind", &session, "--undo"]).ok();
+    said(&mut app, "From a command.");
+    let copy = two.home.run(["sessions", "fork", &session]).ok().stdout();
+    until(&two.home, &["sessions", "list"], |list| {
+        list.contains(&copy.trim()[..8])
+    });
     assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
 }

@@ -1,0 +1,132 @@
+//! What a session keeps beside its log, in the homes of several hosts.
+
+use std::{fs, path::PathBuf};
+
+use lodge_fleet::{Fleet, FleetError, Options, SessionFiles, Writer};
+use testkit::nats::{Cluster, Settings};
+
+use crate::{
+    copies::Place,
+    kit::{self, host, listed},
+};
+
+async fn fleet() -> Option<(Cluster, Fleet)> {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let cluster = Cluster::start_with(settings).await?;
+    let options = Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    Some((cluster, fleet))
+}
+
+fn dir(place: &Place) -> PathBuf {
+    place.dir.path().join("session-state/s")
+}
+
+fn put(place: &Place, path: &str, contents: &[u8]) {
+    let file = dir(place).join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, contents).unwrap();
+}
+
+fn get(place: &Place, path: &str) -> Option<Vec<u8>> {
+    fs::read(dir(place).join(path)).ok()
+}
+
+async fn take(host: &lodge_fleet::Host, place: &Place) -> (Writer, SessionFiles) {
+    let taken = host.open_with_copy("s", place.files(), listed).await;
+    taken.unwrap_or_else(|error| panic!("the session cannot be taken: {error}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_move_with_their_session_and_nothing_stays_that_was_removed() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let (here, there) = (Place::new(), Place::new());
+    let large: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    here.write("s", &["1"]);
+    put(&here, "plan.md", b"first");
+    put(&here, "files/large", &large);
+    put(&here, "files/deep/same", b"first");
+    put(&here, "files/empty", b"");
+    let (mut writer, mut files) = take(&one, &here).await;
+    files.sync(&mut writer, true).await.unwrap();
+
+    // Replaced, removed, and one that is only read later.
+    put(&here, "plan.md", b"second");
+    fs::remove_file(dir(&here).join("files/deep/same")).unwrap();
+    put(&here, "files/new", b"new");
+    files.sync(&mut writer, false).await.unwrap();
+    one.release(writer).await.unwrap();
+    put(&there, "files/of-another-time", b"old");
+    let (mut writer, mut files) = take(&two, &there).await;
+    assert_eq!(there.read("s"), ["1"]);
+    let mut names: Vec<String> = listed(&dir(&there)).into_keys().collect();
+    names.sort();
+    assert_eq!(names, ["files/empty", "files/large", "files/new", "plan.md"]);
+    assert_eq!(get(&there, "plan.md").unwrap(), b"second");
+    assert!(get(&there, "files/large").unwrap() == large);
+    assert_eq!(get(&there, "files/empty").unwrap(), b"");
+
+    // And back, over what the first host still has.
+    put(&there, "plan.md", b"third");
+    fs::remove_file(dir(&there).join("files/large")).unwrap();
+    files.sync(&mut writer, true).await.unwrap();
+    two.release(writer).await.unwrap();
+    let (writer, _) = take(&one, &here).await;
+    assert_eq!(get(&here, "plan.md").unwrap(), b"third");
+    assert_eq!(get(&here, "files/large"), None);
+    writer.delete().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_lost_the_session_changes_no_file_and_one_that_had_it_last_keeps_its_own() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let (here, there) = (Place::new(), Place::new());
+    here.write("s", &["1"]);
+    put(&here, "plan.md", b"first");
+    let (mut writer, mut files) = take(&one, &here).await;
+    files.sync(&mut writer, false).await.unwrap();
+
+    // It goes down before its last words are in the fleet, comes back, and still has them.
+    put(&here, "plan.md", b"second");
+    one.leave().await.unwrap();
+    let again = host(&fleet, "one").await;
+    let (mut second, mut kept) = take(&again, &here).await;
+    assert_eq!(get(&here, "plan.md").unwrap(), b"second");
+    kept.sync(&mut second, false).await.unwrap();
+
+    // What the process before it sends now changes nothing.
+    put(&here, "plan.md", b"stale");
+    let refused = files.sync(&mut writer, false).await.expect_err("it is not the owner");
+    assert!(matches!(refused, FleetError::Fenced { .. }), "{refused}");
+    again.release(second).await.unwrap();
+    take(&two, &there).await;
+    assert_eq!(get(&there, "plan.md").unwrap(), b"second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_exported_to_a_plain_home_while_it_is_in_use() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let one = host(&fleet, "one").await;
+    let (here, plain) = (Place::new(), Place::new());
+    here.write("s", &["1", "2"]);
+    put(&here, "plan.md", b"a plan");
+    let (mut writer, mut files) = take(&one, &here).await;
+    files.sync(&mut writer, true).await.unwrap();
+    assert_eq!(fleet.export("s", plain.files(), listed).await.unwrap(), 2);
+    assert_eq!(plain.read("s"), ["1", "2"]);
+    assert_eq!(get(&plain, "plan.md").unwrap(), b"a plan");
+    let refused = fleet.export("s", plain.files(), listed).await.expect_err("it is there");
+    assert!(
+        matches!(refused, FleetError::Copy(lodge_log::LogError::Exists { .. })),
+        "{refused}"
+    );
+    one.release(writer).await.expect("it was never asked for");
+}
