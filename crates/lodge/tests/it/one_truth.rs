@@ -213,6 +213,7 @@ fn settings(work: &Path) -> Vec<Row> {
         .in_editors(option("approval", "all")),
         row(
             "the approval mode, by an app",
+        "the approval mode, by an editor",
             Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
@@ -224,6 +225,13 @@ fn settings(work: &Path) -> Vec<Row> {
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
         )
         .in_editors(option("approval", "all")),
+        // An app that resumes a session which is not in memory has everything asked again: that is what the SDKs do.
+        row(
+            "the approval mode, taken back by AHP",
+            Ahp(On::Session, config("autoApprove", "default")),
+            Some((On::Session, at("/config/values/autoApprove", "default"))),
+            Some(("session.permissions.getMode", at("/mode", "manual"))),
+        ),
         row(
             "the title, by AHP",
             Ahp(
