@@ -1,8 +1,8 @@
 //! What people say: from the blocks of a prompt to a message for the agent, and back.
 
-use lodge_events::{Attachment, BlobAttachment, DirectoryAttachment, FileAttachment, UserMessage};
+use lodge_events::{Attachment, DirectoryAttachment, FileAttachment, UserMessage};
 use lodge_files::uri;
-use lodge_host::Prompt;
+use lodge_host::{Attached, Prompt, attached_data};
 use lodge_rpc::Error;
 
 use crate::wire::{ContentBlock, Resource};
@@ -14,7 +14,7 @@ pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     for block in blocks {
         match block {
             ContentBlock::Text { text } => shown.push_str(&text),
-            ContentBlock::Image { data, mime_type } => attachments.push(blob(data, mime_type, None)),
+            ContentBlock::Image { data, mime_type } => attachments.push(attached_data(mime_type, data, None)),
             ContentBlock::Audio { .. } => return Err(Error::params("Audio is not supported.")),
             ContentBlock::ResourceLink { name, uri: link, .. } => match uri::path(&link) {
                 Some(path) => {
@@ -27,13 +27,17 @@ pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
                 let name = name_of(&resource.uri);
                 mention(&mut shown, &format!("@{name}"));
                 match (resource.text, resource.blob) {
-                    (Some(text), _) => context.push_str(&format!(
-                        "\n\n<context ref=\"{}\">\n{text}\n</context>",
-                        resource.uri.replace('"', "%22")
-                    )),
+                    (Some(text), _) => {
+                        let attached = Attached {
+                            label: &name,
+                            address: &resource.uri,
+                            lines: None,
+                        };
+                        context.push_str(&format!("\n\n{}", attached.quote(&text)));
+                    }
                     (None, Some(data)) => {
                         let kind = resource.mime_type.unwrap_or_else(|| "application/octet-stream".into());
-                        attachments.push(blob(data, kind, Some(name)));
+                        attachments.push(attached_data(kind, data, Some(name)));
                     }
                     (None, None) => return Err(Error::params("A resource has a text or a blob.")),
                 }
@@ -57,15 +61,6 @@ fn mention(text: &mut String, name: &str) {
         text.push(' ');
     }
     text.push_str(name);
-}
-
-fn blob(data: String, mime_type: String, display_name: Option<String>) -> Attachment {
-    Attachment::Blob(BlobAttachment {
-        data: Some(data),
-        mime_type,
-        display_name,
-        ..BlobAttachment::default()
-    })
 }
 
 fn file(path: std::path::PathBuf, display_name: String) -> Attachment {
@@ -173,7 +168,7 @@ mod tests {
         .unwrap();
         let shown = "Look at @lib.rs, [page](https://example.org/) and @b.txt @x.pdf";
         assert_eq!(said.display_text.as_deref(), Some(shown));
-        let context = "\n\n<context ref=\"file:///a/b.txt?x#L1\">\nbuffer\n</context>";
+        let context = "\n\n<attachment name=\"b.txt\" uri=\"file:///a/b.txt?x#L1\">\nbuffer\n</attachment>";
         assert_eq!(said.text, format!("{shown}{context}"));
         let kinds: Vec<_> = said
             .attachments

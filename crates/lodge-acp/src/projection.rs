@@ -8,28 +8,14 @@ use std::{
 use lodge_events::{
     AssistantMessage, COMMAND_SOURCE, Event, Payload, PermissionRequest, SessionCompactionComplete, UserMessage,
 };
-
+use lodge_host::{StreamedText, is_from_person, tool_calls::is_hidden};
 use serde_json::{Value, json};
 
 use crate::{
     content,
-    tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, fenced, text},
+    tools::{COMPLETED, Call, FAILED, PENDING, RUNNING, fenced, text},
     wire::{Chunk, ClientCapabilities, ContentBlock, ToolCall, ToolContent, Update},
 };
-
-/// What of a text is shown already.
-#[derive(Default)]
-struct Shown {
-    id: String,
-    bytes: usize,
-}
-
-impl Shown {
-    /// How many bytes of the text with this id are shown.
-    fn of(&self, id: &str) -> usize {
-        if self.id == id { self.bytes } else { 0 }
-    }
-}
 
 /// The fold of one session's events. It serves the log and what comes after it alike.
 #[derive(Default)]
@@ -46,8 +32,8 @@ pub(crate) struct Projector {
     /// Whether the beginning of what streams now was missed: it is shown when it is whole.
     pub(crate) joined_late: bool,
     calls: HashMap<String, Call>,
-    answer: Shown,
-    thought: Shown,
+    answer: StreamedText,
+    thought: StreamedText,
     compaction_id: Option<String>,
     out: Vec<Update>,
 }
@@ -85,11 +71,7 @@ impl Projector {
             }
             // The log has it; who listens has seen it.
             Payload::LodgePartial(piece) => {
-                let shown = self.answer.of(&piece.message_id).checked_sub(piece.at as usize);
-                if let Some(rest) = shown
-                    .and_then(|from| piece.content.get(from..))
-                    .filter(|rest| !rest.is_empty())
-                {
+                if let Some(rest) = self.answer.rest_of_piece(piece) {
                     let chunk = self.append(&piece.message_id, rest, |this| &mut this.answer);
                     self.out.push(Update::AgentMessageChunk(chunk));
                 }
@@ -190,11 +172,7 @@ impl Projector {
         self.joined_late = false;
         let is_own = message.message_id.as_ref().is_some_and(|id| self.own.contains(id));
         // Hooks, autopilot and the like speak to the model, not to people.
-        let from_person = message
-            .source
-            .as_deref()
-            .is_none_or(|source| source == "user" || source == COMMAND_SOURCE);
-        if is_own || !from_person || message.is_autopilot_continuation == Some(true) {
+        if is_own || !is_from_person(message) {
             return;
         }
         let chunk = |content| {
@@ -206,19 +184,12 @@ impl Projector {
         self.out.extend(content::blocks(message).into_iter().map(chunk));
     }
 
-    fn delta(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut Shown) -> Option<Chunk> {
+    fn delta(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut StreamedText) -> Option<Chunk> {
         (!self.joined_late).then(|| self.append(id, text, shown))
     }
 
-    fn append(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut Shown) -> Chunk {
-        let shown = shown(self);
-        if shown.id != id {
-            *shown = Shown {
-                id: id.to_owned(),
-                bytes: 0,
-            };
-        }
-        shown.bytes += text.len();
+    fn append(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut StreamedText) -> Chunk {
+        shown(self).append(id, text);
         chunk(text, id)
     }
 
@@ -230,11 +201,11 @@ impl Projector {
         self.joined_late = false;
         let thought = std::mem::take(&mut self.thought);
         if let Some(text) = message.reasoning_text.as_ref().filter(|_| thought.id.is_empty()) {
-            let rest = rest(&mut Shown::default(), &message.message_id, text);
+            let rest = rest(&mut StreamedText::default(), &message.message_id, text);
             self.out.extend(rest.map(Update::AgentThoughtChunk));
         }
-        let rest = rest(&mut self.answer, &message.message_id, &message.content);
-        self.answer = Shown::default();
+        let mut answer = std::mem::take(&mut self.answer);
+        let rest = rest(&mut answer, &message.message_id, &message.content);
         self.out.extend(rest.map(Update::AgentMessageChunk));
         for asked in message.tool_requests.iter().flatten() {
             let call = Call::new(&asked.name, asked.tool_title.as_deref(), asked.arguments.as_ref());
@@ -243,7 +214,7 @@ impl Projector {
     }
 
     fn begin(&mut self, id: &str, call: Call) {
-        if HIDDEN.contains(&call.name.as_str()) || self.calls.contains_key(id) {
+        if is_hidden(&call.name) || self.calls.contains_key(id) {
             return;
         }
         self.out.push(Update::ToolCall(call.shown(id, PENDING, &self.cwd)));
@@ -335,14 +306,8 @@ fn chunk(text: &str, id: &str) -> Chunk {
 }
 
 /// What of a text that is whole was not streamed.
-fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
-    let from = shown.of(id);
-    *shown = Shown {
-        id: id.to_owned(),
-        bytes: whole.len(),
-    };
-    let rest = whole.get(from..).filter(|rest| !rest.is_empty())?;
-    Some(chunk(rest, id))
+fn rest(shown: &mut StreamedText, id: &str, whole: &str) -> Option<Chunk> {
+    shown.complete(id, whole).map(|(rest, _)| chunk(rest, id))
 }
 
 /// What a person must see of a request before answering it, whatever a title leaves out: the whole command, where a path

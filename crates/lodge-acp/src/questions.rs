@@ -1,7 +1,10 @@
 //! What the agent asks people: the requests that a client is sent, and what its answers mean.
 
 use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
-use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, answer_of_form, question_form};
+use lodge_host::{
+    Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, answer_of_form, question_form,
+    tool_calls::{PermissionChoice, plan_action_label},
+};
 use lodge_rpc::Error;
 use serde_json::{Value, json};
 
@@ -10,11 +13,8 @@ use crate::{
     wire::{ClientCapabilities, ToolCall},
 };
 
-/// The options of every permission.
-const ALLOW_ONCE: &str = "allow-once";
-const ALLOW_SESSION: &str = "allow-session";
-const ALLOW_ALWAYS: &str = "allow-always";
-const DENY: &str = "deny";
+/// How a plan is refused.
+const DENY: &str = PermissionChoice::Deny.id();
 
 /// A question, as its client is asked.
 pub(crate) struct Question {
@@ -78,19 +78,18 @@ fn option(id: &str, name: &str, kind: &str) -> Value {
 }
 
 pub(crate) fn permission(session: &str, request_id: &str, call: &ToolCall) -> Question {
+    let options = PermissionChoice::ALL.map(|choice| {
+        let kind = match choice {
+            PermissionChoice::Once => "allow_once",
+            PermissionChoice::Session | PermissionChoice::Always => "allow_always",
+            PermissionChoice::Deny => "reject_once",
+        };
+        option(choice.id(), choice.label(), kind)
+    });
     Question {
         request_id: request_id.to_owned(),
         method: "session/request_permission",
-        params: json!({
-            "sessionId": session,
-            "toolCall": call,
-            "options": [
-                option(ALLOW_ONCE, "Allow once", "allow_once"),
-                option(ALLOW_SESSION, "Allow for this session", "allow_always"),
-                option(ALLOW_ALWAYS, "Always allow in this project", "allow_always"),
-                option(DENY, "Deny", "reject_once"),
-            ],
-        }),
+        params: json!({ "sessionId": session, "toolCall": call, "options": options }),
         kind: Kind::Permission,
     }
 }
@@ -108,16 +107,7 @@ fn plan(session: &str, asked: &ExitPlanModeRequested) -> Question {
     let mut options: Vec<Value> = asked
         .actions
         .iter()
-        .map(|action| {
-            let name = match action.as_str() {
-                "interactive" => "Approve and work step by step",
-                "autopilot" => "Approve and work on its own",
-                "autopilot_fleet" => "Approve and work with several agents",
-                "exit_only" => "Approve and leave plan mode",
-                other => other,
-            };
-            option(action.as_str(), name, "allow_once")
-        })
+        .map(|action| option(action.as_str(), plan_action_label(action), "allow_once"))
         .collect();
     options.push(option(DENY, "Keep planning", "reject_once"));
     Question {
@@ -190,7 +180,10 @@ pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
             });
             match chosen {
                 Ok(None) => Meaning::Cancelled,
-                Ok(Some(option)) if kind == Kind::Permission => answer_with(Answer::Permission(decision(&option))),
+                Ok(Some(option)) if kind == Kind::Permission => {
+                    let chosen = PermissionChoice::parse(&option).unwrap_or(PermissionChoice::Deny);
+                    answer_with(Answer::Permission(chosen.decision()))
+                }
                 Ok(Some(option)) => answer_with(Answer::ExitPlan(ExitPlanAnswer {
                     approved: option != DENY,
                     selected_action: (option != DENY).then_some(option),
@@ -221,15 +214,6 @@ fn answer_with(answer: Answer) -> Meaning {
     Meaning::Answer(Box::new(answer))
 }
 
-fn decision(option: &str) -> PermissionDecision {
-    match option {
-        ALLOW_ONCE => PermissionDecision::ApproveOnce,
-        ALLOW_SESSION => PermissionDecision::ApproveForSession,
-        ALLOW_ALWAYS => PermissionDecision::ApproveForLocation,
-        _ => PermissionDecision::Deny { feedback: None },
-    }
-}
-
 /// The answer for a client that could not ask.
 fn refusal(kind: Kind, error: &Error) -> Answer {
     let feedback = Some(format!("The editor could not ask: {}", error.message));
@@ -250,9 +234,9 @@ mod tests {
     fn an_answer_that_means_nothing_is_no() {
         let selected = |id: &str| Ok(json!({ "outcome": { "outcome": "selected", "optionId": id } }));
         for (answer, expected) in [
-            (selected(ALLOW_ONCE), "ApproveOnce"),
-            (selected(ALLOW_SESSION), "ApproveForSession"),
-            (selected(ALLOW_ALWAYS), "ApproveForLocation"),
+            (selected("allow-once"), "ApproveOnce"),
+            (selected("allow-session"), "ApproveForSession"),
+            (selected("allow-always"), "ApproveForLocation"),
             (selected(DENY), "Deny { feedback: None }"),
             (selected("make-coffee"), "Deny { feedback: None }"),
             (Ok(json!({ "outcome": { "outcome": "cancelled" } })), "cancelled"),

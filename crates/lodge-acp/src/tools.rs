@@ -3,19 +3,10 @@
 use std::path::Path;
 
 use lodge_events::{ContentBlock as Block, PermissionRequest, Timestamp, ToolExecutionComplete};
-use lodge_host::sides;
+use lodge_host::tool_calls::{OutputTail, RequestedCall, ToolKind, diff_sides, display_name, first_line, subject};
 use serde_json::{Value, json};
 
 use crate::wire::{ContentBlock, Location, Resource, ToolCall, ToolContent};
-
-/// Tools that people do not see: they speak through other events.
-pub(crate) const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
-
-/// Output of a running tool is shown as its last bytes, and not more often than this.
-const TAIL: usize = 4096;
-const PAUSE_MS: i64 = 100;
-/// Titles are one line, and not longer.
-const LONGEST_TITLE: usize = 120;
 
 pub(crate) const PENDING: &str = "pending";
 pub(crate) const RUNNING: &str = "in_progress";
@@ -29,8 +20,7 @@ pub(crate) struct Call {
     /// The tool's name for people, where it brings one.
     pub(crate) title: Option<String>,
     pub(crate) arguments: Value,
-    output: String,
-    output_shown: Option<Timestamp>,
+    output: OutputTail,
     /// How much of its output is in the client's terminal, if it has one.
     in_terminal: Option<usize>,
 }
@@ -47,19 +37,8 @@ impl Call {
 
     /// The call that a permission is asked for, with paths as short as they can be.
     pub(crate) fn of_request(request: &PermissionRequest, cwd: &Path) -> Self {
-        let (name, mut arguments) = request.call();
-        let path = arguments.get("path").and_then(Value::as_str).map(Path::new);
-        let below = path.and_then(|path| path.strip_prefix(cwd).ok());
-        let is_file = matches!(request, PermissionRequest::Write(_) | PermissionRequest::Read(_));
-        if let Some(below) = below.filter(|below| is_file && *below != Path::new("")) {
-            arguments["path"] = below.display().to_string().into();
-        }
-        let title = match request {
-            PermissionRequest::Mcp(mcp) if mcp.is_sampling() => Some(format!("Let {} ask the model", mcp.server_name)),
-            PermissionRequest::Mcp(mcp) => Some(format!("{} of {}", mcp.tool_title, mcp.server_name)),
-            _ => None,
-        };
-        Self::new(name, title.as_deref(), Some(&arguments))
+        let asked = RequestedCall::new(request, cwd);
+        Self::new(asked.tool, asked.title.as_deref(), Some(&asked.arguments))
     }
 
     /// The whole call.
@@ -85,37 +64,22 @@ impl Call {
 
     /// What the call does, in a line.
     fn heading(&self) -> String {
-        let line = |text: &str| {
-            let first = text.lines().next().unwrap_or_default();
-            let cut = first
-                .char_indices()
-                .nth(LONGEST_TITLE)
-                .map_or(first.len(), |(end, _)| end);
-            let more = if cut < text.trim_end().len() { "…" } else { "" };
-            format!("{}{more}", &first[..cut])
+        let subject = subject(&self.arguments).map(first_line);
+        let about = |verb: &str| subject.as_ref().map(|subject| format!("{verb} {subject}"));
+        let told = match ToolKind::of(&self.name) {
+            ToolKind::Command | ToolKind::Subagent | ToolKind::Question => subject,
+            ToolKind::Read => about("Read"),
+            ToolKind::Edit => about("Edit"),
+            ToolKind::Create => about("Create"),
+            ToolKind::Search => about("Search for"),
+            ToolKind::Find => about("Find"),
+            ToolKind::Fetch => about("Fetch"),
+            ToolKind::Skill => about("Load the skill"),
+            ToolKind::Plan => Some("Ready to work?".to_owned()),
+            ToolKind::Other => None,
         };
-        let about = |verb: &str, argument: &str| self.text(argument).map(|text| format!("{verb} {}", line(text)));
-        let told = match self.name.as_str() {
-            "bash" => self.text("command").map(line),
-            "view" => about("Read", "path"),
-            "edit" => about("Edit", "path"),
-            "create" => about("Create", "path"),
-            "grep" => about("Search for", "pattern"),
-            "glob" => about("Find", "pattern"),
-            "web_fetch" => about("Fetch", "url"),
-            "task" => self.text("description").map(line),
-            "skill" => about("Load the skill", "skill"),
-            "ask_user" => self.text("question").map(line),
-            "exit_plan_mode" => Some("Ready to work?".to_owned()),
-            _ => None,
-        };
-        let name = || {
-            let words = self.name.replace(['_', '-'], " ");
-            let mut letters = words.chars();
-            let first = letters.next().into_iter().flat_map(char::to_uppercase);
-            first.chain(letters).collect()
-        };
-        self.title.as_deref().map(line).or(told).unwrap_or_else(name)
+        let told = self.title.as_deref().map(first_line).or(told);
+        told.unwrap_or_else(|| display_name(&self.name))
     }
 
     fn locations(&self, cwd: &Path) -> Vec<Location> {
@@ -135,7 +99,7 @@ impl Call {
         // Another program's change of several files.
         if let Some(changes) = self.arguments.get("changes").and_then(Value::as_array) {
             let change = |change: &Value| {
-                let (old, new_text) = sides(change["diff"].as_str()?);
+                let (old, new_text) = diff_sides(change["diff"].as_str()?);
                 Some(ToolContent::Diff {
                     path: cwd.join(change["path"].as_str()?),
                     old_text: Some(old).filter(|old| !old.is_empty()),
@@ -153,7 +117,7 @@ impl Call {
             "edit" => own("old_str").zip(own("new_str")),
             _ => return Vec::new(),
         };
-        let made = made.or_else(|| self.text("diff").map(sides));
+        let made = made.or_else(|| self.text("diff").map(diff_sides));
         let made = made.map(|(old, new)| (Some(old).filter(|old| !old.is_empty()), new));
         let difference = made.map(|(old_text, new_text)| ToolContent::Diff {
             path,
@@ -190,20 +154,12 @@ impl Call {
                 ..ToolCall::default()
             });
         }
-        self.output.push_str(text);
-        if self.output.len() > 2 * TAIL {
-            let cut = self.output.ceil_char_boundary(self.output.len() - TAIL);
-            self.output.drain(..cut);
-        }
-        let recent = |shown: Timestamp| now.as_millisecond() - shown.as_millisecond() < PAUSE_MS;
-        if self.output_shown.is_some_and(recent) {
+        if !self.output.push(text, now) {
             return None;
         }
-        self.output_shown = Some(now);
-        let cut = self.output.ceil_char_boundary(self.output.len().saturating_sub(TAIL));
         Some(ToolCall {
             tool_call_id: id.to_owned(),
-            content: Some(vec![fenced(&self.output[cut..], "")]),
+            content: Some(vec![fenced(self.output.last(), "")]),
             ..ToolCall::default()
         })
     }
@@ -311,14 +267,15 @@ fn terminal_output(id: &str, text: &str) -> Value {
 
 /// What editors show an icon for.
 pub(crate) fn kind(tool: &str) -> &'static str {
-    match tool {
-        "bash" | "write_bash" | "read_bash" | "stop_bash" | "list_bash" => "execute",
-        "view" => "read",
-        "edit" | "create" => "edit",
-        "grep" | "glob" => "search",
-        "web_fetch" => "fetch",
-        "task" | "read_agent" => "think",
-        "exit_plan_mode" => "switch_mode",
+    match ToolKind::of(tool) {
+        ToolKind::Command => "execute",
+        ToolKind::Read => "read",
+        ToolKind::Edit | ToolKind::Create => "edit",
+        ToolKind::Search | ToolKind::Find => "search",
+        ToolKind::Fetch => "fetch",
+        ToolKind::Subagent => "think",
+        ToolKind::Plan => "switch_mode",
+        _ if tool == "read_agent" => "think",
         _ => "other",
     }
 }
@@ -376,7 +333,7 @@ mod tests {
                 None,
             ),
             ("greet_all", json!({ "path": "not a file" }), "Greet all", "other", None),
-            ("bash", json!({}), "Bash", "execute", None),
+            ("bash", json!({}), "Run command", "execute", None),
         ] {
             let call = Call::new(name, None, Some(&arguments)).shown("1", PENDING, Path::new("/w"));
             assert_eq!(call.title.as_deref(), Some(title), "{name}");
@@ -384,8 +341,6 @@ mod tests {
             let found = call.locations.first().map(|location| location.path.to_str().unwrap());
             assert_eq!(found, path, "{name}");
         }
-        let long = Call::new("bash", None, Some(&json!({ "command": "é".repeat(500) })));
-        assert_eq!(long.heading().chars().count(), LONGEST_TITLE + 1);
     }
 
     #[test]
@@ -408,23 +363,6 @@ mod tests {
             json!([{ "type": "diff", "path": "/w/a", "oldText": "one\ntwo\n", "newText": "one\n2\n" }])
         );
         assert_eq!(shown("view", json!({ "path": "a" })), Value::Null);
-    }
-
-    #[test]
-    fn output_is_shown_as_its_end_and_not_all_the_time() {
-        let mut call = Call::new("bash", None, None);
-        let now = Timestamp::from_millisecond(1_000).unwrap();
-        assert!(call.more_output("1", "a", now).is_some());
-        assert!(call.more_output("1", "b", now).is_none());
-        let later = Timestamp::from_millisecond(2_000).unwrap();
-        let shown = call.more_output("1", &"c".repeat(10 * TAIL), later).unwrap();
-        let ToolContent::Content { content } = &shown.content.unwrap()[0] else {
-            panic!("text")
-        };
-        let ContentBlock::Text { text } = content else {
-            panic!("text")
-        };
-        assert!(text.len() <= TAIL + 8, "{}", text.len());
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Annotations: remarks that persons put on files, kept with a session, seen by everybody who works in it, and given to the
 //! agent with a message that refers to them.
 
-use std::{collections::HashSet, fmt::Write as _};
-
 use ahp_types::{
     StateAction,
     common::StringOrMarkdown,
@@ -11,21 +9,12 @@ use ahp_types::{
         MessageAnnotationsAttachment, TextPosition, TextRange,
     },
 };
-use lodge_host::HostError;
+use lodge_host::{HostError, quote_annotations};
 
 use crate::{
     face::{Face, Inner},
     state::{Core, Service, Uri},
 };
-
-/// A session has at most so many, and each so many entries.
-const MOST: usize = 500;
-const MOST_ENTRIES: usize = 100;
-/// An entry is at most so long, and a name or an address.
-const ENTRY_BYTES: usize = 64 << 10;
-const NAME_BYTES: usize = 4 << 10;
-/// All of a session's together.
-const BYTES: usize = 4 << 20;
 
 /// The channel of a session's annotations.
 pub(crate) fn channel(session: &str) -> String {
@@ -107,90 +96,39 @@ fn summary(session: &str, state: &AnnotationsState) -> AnnotationsSummary {
     }
 }
 
-/// The rules for what clients say about them. `Err` says why not.
-pub(crate) fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
+/// Whether an action is about what is there. `Err` says why not. What annotations may be is the host's to say.
+fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
     let find = |id: &str| {
         let found = state.annotations.iter().find(|known| known.id == id);
         found.ok_or_else(|| format!("there is no annotation {id:?}"))
     };
-    let grown = match action {
-        StateAction::AnnotationsSet(set) => {
-            if find(&set.annotation.id).is_err() && state.annotations.len() >= MOST {
-                return Err(format!("a session has at most {MOST} annotations"));
-            }
-            whole(&set.annotation)?;
-            size(&set.annotation)
-        }
+    match action {
+        StateAction::AnnotationsSet(_) => Ok(()),
         StateAction::AnnotationsUpdated(updated) => {
             find(&updated.annotation_id)?;
-            let resource = updated.resource.as_deref().unwrap_or("x");
             let nothing = updated.resource.is_none()
                 && updated.range.is_none()
                 && updated.resolved.is_none()
                 && updated.origin.is_none();
-            if nothing {
-                return Err("say what changes about the annotation".to_owned());
+            match nothing {
+                true => Err("say what changes about the annotation".to_owned()),
+                false => Ok(()),
             }
-            name(resource)?;
-            resource.len()
         }
-        StateAction::AnnotationsRemoved(removed) => find(&removed.annotation_id).map(|_| 0)?,
-        StateAction::AnnotationsEntrySet(set) => {
-            let known = find(&set.annotation_id)?;
-            entry(&set.entry)?;
-            let is_new = known.entries.iter().all(|entry| entry.id != set.entry.id);
-            if is_new && known.entries.len() >= MOST_ENTRIES {
-                return Err(format!("an annotation has at most {MOST_ENTRIES} entries"));
-            }
-            text(&set.entry.text).len()
-        }
+        StateAction::AnnotationsRemoved(removed) => find(&removed.annotation_id).map(drop),
+        StateAction::AnnotationsEntrySet(set) => find(&set.annotation_id).map(drop),
         StateAction::AnnotationsEntryRemoved(removed) => {
             let known = find(&removed.annotation_id)?;
             if known.entries.iter().all(|entry| entry.id != removed.entry_id) {
                 return Err(format!("there is no entry {:?}", removed.entry_id));
             }
-            if known.entries.len() == 1 {
-                return Err("an annotation has at least one entry: remove the annotation".to_owned());
+            match known.entries.len() {
+                1 => Err("an annotation has at least one entry: remove the annotation".to_owned()),
+                _ => Ok(()),
             }
-            0
         }
-        _ => return Err("this is not an action for annotations".to_owned()),
-    };
-    if state.annotations.iter().map(size).sum::<usize>() + grown > BYTES {
-        return Err("the annotations of this session have reached their limit".to_owned());
+        _ => Err("this is not an action for annotations".to_owned()),
     }
-    Ok(())
-}
-
-fn whole(annotation: &Annotation) -> Result<(), String> {
-    name(&annotation.id)?;
-    name(&annotation.resource)?;
-    if annotation.entries.is_empty() || annotation.entries.len() > MOST_ENTRIES {
-        return Err(format!("an annotation has 1 to {MOST_ENTRIES} entries"));
-    }
-    let mut ids = HashSet::new();
-    for one in &annotation.entries {
-        entry(one)?;
-        if !ids.insert(&one.id) {
-            return Err(format!("two entries are called {:?}", one.id));
-        }
-    }
-    Ok(())
-}
-
-fn entry(entry: &AnnotationEntry) -> Result<(), String> {
-    name(&entry.id)?;
-    if text(&entry.text).len() > ENTRY_BYTES {
-        return Err(format!("an entry has at most {ENTRY_BYTES} bytes"));
-    }
-    Ok(())
-}
-
-fn name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.len() > NAME_BYTES {
-        return Err(format!("a name or an address has 1 to {NAME_BYTES} bytes"));
-    }
-    Ok(())
 }
 
 fn text(text: &StringOrMarkdown) -> &str {
@@ -198,14 +136,6 @@ fn text(text: &StringOrMarkdown) -> &str {
         StringOrMarkdown::Plain(text) => text,
         StringOrMarkdown::Markdown { markdown } => markdown,
     }
-}
-
-fn size(annotation: &Annotation) -> usize {
-    let entries = annotation.entries.iter();
-    annotation.resource.len()
-        + entries
-            .map(|entry| entry.id.len() + text(&entry.text).len())
-            .sum::<usize>()
 }
 
 impl Core {
@@ -227,22 +157,8 @@ impl Core {
             return None;
         };
         let meant = |one: &&Annotation| attached.annotation_ids.as_ref().is_none_or(|ids| ids.contains(&one.id));
-        let mut out = String::from("<annotations>\n");
-        for one in state.annotations.iter().filter(meant) {
-            let place = crate::uri::path(&one.resource);
-            let place = place.map_or_else(|| one.resource.clone(), |path| path.display().to_string());
-            let _ = write!(out, "On {place}");
-            if let Some(range) = &one.range {
-                // Lines are counted from 0 on the wire and from 1 by everybody else.
-                let _ = write!(out, ", lines {} to {}", range.start.line + 1, range.end.line + 1);
-            }
-            out.push_str(if one.resolved { " (resolved):\n" } else { ":\n" });
-            for entry in &one.entries {
-                let _ = writeln!(out, "- {}", text(&entry.text).replace('\n', "\n  "));
-            }
-        }
-        out.push_str("</annotations>");
-        Some(out)
+        let all: Vec<_> = state.annotations.iter().filter(meant).map(kept).collect();
+        Some(quote_annotations(&all))
     }
 }
 
@@ -262,7 +178,7 @@ impl Face {
         Ok(())
     }
 
-    /// Keeps what they are after an action, before anybody sees it.
+    /// Keeps what they are after an action, before anybody sees it. `Err` says why that cannot be.
     pub(crate) fn keep_annotations(
         &self,
         inner: &Inner,
@@ -270,6 +186,7 @@ impl Face {
         state: &AnnotationsState,
         action: &StateAction,
     ) -> Result<(), String> {
+        check(state, action)?;
         let session = session_of(uri).and_then(|session| inner.core.session_of(session));
         let Some(id) = session.and_then(|session| inner.host_id(&session)) else {
             return Ok(());
@@ -278,7 +195,7 @@ impl Face {
         ahp::reducers::apply_action_to_annotations(&mut after, action);
         let annotations = after.annotations.iter().map(kept).collect();
         let kept = self.host.marks().set_annotations(&id, &annotations);
-        kept.map_err(|error| format!("cannot save it: {error}"))
+        kept.map_err(|error| error.to_string())
     }
 
     /// Tells the list of sessions what was said.

@@ -157,7 +157,7 @@ impl Face {
     /// Opens a session whose gate is held by the caller.
     pub(crate) async fn open_held(self: &Arc<Self>, session_uri: &Uri, id: &str) -> Result<(), HostError> {
         let marks = self.host.marks().get(id);
-        let session = self.open_session(id).await?;
+        let session = self.host.open_session(id).await?;
         let about = session.state().about;
         let own = Chat::of(id, &about).filter(|chat| chat.is_own);
         let chat = own.as_ref().map(|own| own.uri.clone());
@@ -224,7 +224,7 @@ impl Face {
         head: ChatState,
         hidden: usize,
     ) -> Result<Opened, HostError> {
-        let session = self.open_session(id).await?;
+        let session = self.host.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
         let head = ChatState {
             working_directories: chats::chosen_directories(&session.state().about),

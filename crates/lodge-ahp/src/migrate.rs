@@ -22,7 +22,7 @@ pub(crate) async fn bring_in_queues(face: Arc<Face>) {
 }
 
 async fn bring_in(face: &Face, id: &str, messages: Vec<CarriedMessage>) -> Result<(), HostError> {
-    let session = face.open_session(id).await?;
+    let session = face.host.open_session(id).await?;
     for queued in messages {
         if session.state().pending.was_said(&queued.id) {
             continue;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lodge_host::Session;
+use lodge_host::{Session, tool_calls::DiffSide};
 
 use crate::{
     face::Face,
-    projection::{Proposed, Side, difference_in, said_in, side_named},
+    projection::{Proposed, difference_in, said_in, side_named},
 };
 
 pub(crate) struct ToolContent {
@@ -37,7 +37,7 @@ pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<
         talks.map(|talk| talk.host_id.clone()).collect()
     };
     for id in ids {
-        let Ok(session) = face.open_session(&id).await else {
+        let Ok(session) = face.host.open_session(&id).await else {
             continue;
         };
         let found = match side_named(name) {
@@ -52,7 +52,7 @@ pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<
 }
 
 /// What a call would make of a file that a person is asked about.
-async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<ToolContent> {
+async fn proposed(face: &Face, session: &str, call: &str, side: DiffSide) -> Option<ToolContent> {
     let proposed = {
         let inner = face.inner.lock();
         let mut talks = inner.talks.values().filter(|talk| *talk.born == *session);
@@ -60,28 +60,28 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
     };
     let Proposed { diff, new } = proposed;
     match (side, diff.makes_the_file()) {
-        (Side::Before, true) => return None,
+        (DiffSide::Before, true) => return None,
         // All of it is in the question.
-        (Side::After, true) => return Some(ToolContent::file(new.into_bytes())),
+        (DiffSide::After, true) => return Some(ToolContent::file(new.into_bytes())),
         (_, false) => {}
     }
     let limit = face.config.limits.resource_bytes;
     let whole = face.shared_files().whole(diff.path.clone(), limit).await.ok();
     Some(ToolContent::file(match (side, whole) {
-        (Side::Before, Some(old)) => old,
-        (Side::After, Some(_)) => new.into_bytes(),
+        (DiffSide::Before, Some(old)) => old,
+        (DiffSide::After, Some(_)) => new.into_bytes(),
         // A file that clients may not read: what the person is asked about, and no more.
         (side, None) => diff.excerpt(side).into_bytes(),
     }))
 }
 
 /// What a call made of a file. What is not kept any more is shown as far as the log tells.
-async fn edited(session: &Session, call: String, side: Side) -> Option<ToolContent> {
+async fn edited(session: &Session, call: String, side: DiffSide) -> Option<ToolContent> {
     let diff = session.find_last(move |event| difference_in(event, &call)).await?;
     let sides = session.sides_of(diff.path.clone(), diff.text.clone()).await.ok()?;
     Some(ToolContent::file(match (sides, side) {
-        (Some((before, _)), Side::Before) => before,
-        (Some((_, after)), Side::After) => after,
+        (Some((before, _)), DiffSide::Before) => before,
+        (Some((_, after)), DiffSide::After) => after,
         (None, side) => diff.excerpt(side).into_bytes(),
     }))
 }

@@ -109,7 +109,7 @@ fn has_hooks(root: &Path) -> bool {
     })
 }
 
-async fn with_git<T: Send + 'static>(
+pub(crate) async fn with_git<T: Send + 'static>(
     dir: PathBuf,
     run: impl FnOnce(Git, PathBuf) -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {

@@ -56,6 +56,69 @@ impl Decision {
         let here = self.places.get(&*place.to_string_lossy());
         here.copied().or(self.everywhere)
     }
+
+    /// Becomes what it is after a session in that directory decided all anew.
+    pub fn replace(&mut self, decided: &[(DecidedFor, bool)], place: Option<&Path>) {
+        let decided_for = |whom| decided.iter().find(|(known, _)| *known == whom).map(|(_, on)| *on);
+        self.everywhere = decided_for(DecidedFor::Everywhere);
+        if let Some(place) = place {
+            let place = place.to_string_lossy().into_owned();
+            match decided_for(DecidedFor::Directory) {
+                Some(on) => self.places.insert(place, on),
+                None => self.places.remove(&place),
+            };
+        }
+    }
+}
+
+/// Whom a decision is for; the most specific one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DecidedFor {
+    /// One session.
+    Session,
+    /// The sessions that work in a directory.
+    Directory,
+    /// All sessions.
+    Everywhere,
+}
+
+/// What was decided about the things of one session, the most specific decision about each first.
+#[derive(Debug, Default)]
+pub struct SessionDecisions(BTreeMap<String, Vec<(DecidedFor, bool)>>);
+
+impl SessionDecisions {
+    /// Of a session with decisions of its own that works in a directory.
+    pub fn new(own: &BTreeMap<String, bool>, place: Option<&Path>, wide: &BTreeMap<String, Decision>) -> Self {
+        let mut all: BTreeMap<String, Vec<(DecidedFor, bool)>> = BTreeMap::new();
+        for (key, on) in own {
+            all.entry(key.clone()).or_default().push((DecidedFor::Session, *on));
+        }
+        for (key, decision) in wide {
+            let here = place.and_then(|place| decision.places.get(&*place.to_string_lossy()));
+            let here = here.map(|on| (DecidedFor::Directory, *on));
+            let everywhere = decision.everywhere.map(|on| (DecidedFor::Everywhere, on));
+            let said: Vec<_> = here.into_iter().chain(everywhere).collect();
+            if !said.is_empty() {
+                all.entry(key.clone()).or_default().extend(said);
+            }
+        }
+        Self(all)
+    }
+
+    /// Whether a thing is on, where anybody decided it.
+    pub fn is_on(&self, key: &str) -> Option<bool> {
+        self.about(key).first().map(|(_, on)| *on)
+    }
+
+    /// Everything that was decided about a thing.
+    pub fn about(&self, key: &str) -> &[(DecidedFor, bool)] {
+        self.0.get(key).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The things that somebody decided about.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
 }
 
 /// All decisions.
@@ -155,6 +218,31 @@ pub fn disabled_skills(home: &Path) -> Result<BTreeSet<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_decided_anew_replaces_all_that_the_session_sees_and_nothing_else() {
+        use DecidedFor::{Directory, Everywhere, Session};
+        let key = "file:/a".to_owned();
+        let seen = |decision: &Decision, own: Option<bool>, place: &str| {
+            let own = own.map(|on| (key.clone(), on)).into_iter().collect();
+            let wide = BTreeMap::from([(key.clone(), decision.clone())]);
+            SessionDecisions::new(&own, Some(Path::new(place)), &wide)
+        };
+        let mut wide = Decision::default();
+        wide.replace(
+            &[(Session, true), (Directory, false), (Everywhere, true)],
+            Some(Path::new("/x")),
+        );
+        let here = seen(&wide, None, "/x");
+        assert_eq!(here.about(&key), [(Directory, false), (Everywhere, true)]);
+        assert_eq!((here.is_on(&key), here.is_on("file:/b")), (Some(false), None));
+        assert_eq!(seen(&wide, None, "/y").about(&key), [(Everywhere, true)]);
+        assert_eq!(seen(&wide, Some(true), "/x").is_on(&key), Some(true));
+        wide.replace(&[], Some(Path::new("/y")));
+        assert_eq!(seen(&wide, None, "/x").about(&key), [(Directory, false)]);
+        wide.replace(&[], Some(Path::new("/x")));
+        assert_eq!(wide, Decision::default());
+    }
 
     #[test]
     fn a_decision_for_a_directory_counts_more_than_one_for_all() {

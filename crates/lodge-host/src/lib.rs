@@ -4,10 +4,12 @@
 
 mod access;
 mod annotations;
+mod attachments;
 mod automations;
 mod available;
 mod awaited;
 mod blocking;
+mod changed_files;
 mod changes;
 mod choices;
 mod client_storage;
@@ -17,6 +19,7 @@ mod connections;
 mod counter;
 mod custom;
 mod customization_watch;
+mod decided_parts;
 mod decisions;
 mod export;
 mod fork;
@@ -41,12 +44,15 @@ mod servers;
 mod session;
 mod session_settings;
 mod settings;
+mod streamed_text;
+pub mod tool_calls;
 mod trust;
 mod worktree;
 mod written_messages;
 
 pub use access::Access;
-pub use annotations::{Annotation, AnnotationEntry};
+pub use annotations::{Annotation, AnnotationEntry, AnnotationError, quote_annotations};
+pub use attachments::{Attached, attached_data, is_shown_as_it_is, selected_lines};
 pub use automations::{
     Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,
     NamedModel, PreparedRun, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
@@ -54,6 +60,7 @@ pub use automations::{
 };
 pub use available::{Available, AvailableServer, plugin_servers, read_plugin};
 pub use awaited::{AwaitedTurn, AwaitedTurns, ToStop, TurnEnding};
+pub use changed_files::{ChangedFile, FileSide, FileVersion, count_files, describe_restored};
 pub use changes::{Span, WorkTree};
 pub use choices::{APPROVALS, MODES};
 pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, moving_files, stored_files};
@@ -62,7 +69,10 @@ pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Sto
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use counter::Counter;
 pub use customization_watch::Watched;
-pub use decisions::{Decision, Decisions, disabled_skills, server_key, server_of, skill_key};
+pub use decided_parts::{BroughtPlugin, PartKind, PartPlace, Within, decision_key, directory_id};
+pub use decisions::{
+    DecidedFor, Decision, Decisions, SessionDecisions, disabled_skills, server_key, server_of, skill_key,
+};
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
@@ -81,9 +91,10 @@ pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use schedules::{Clock, ScheduledPrompt};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session, SessionSettings};
+pub use streamed_text::StreamedText;
 pub use trust::{Brought, Trust};
 pub use worktree::{Worktree, WorktreeError, branches, can_begin, git_context};
-pub use written_messages::Written;
+pub use written_messages::{Written, is_from_person};
 
 // What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Annotation, MessageTemplate, RegisterError,
+    Annotation, AnnotationError, MessageTemplate, RegisterError, annotations,
     registers::{Register, Registers},
 };
 
@@ -202,10 +202,11 @@ impl SessionMarks {
     }
 
     /// Keeps the remarks that people made on files.
-    pub fn set_annotations(&self, id: &str, annotations: &Vec<Annotation>) -> Result<(), RegisterError> {
+    pub fn set_annotations(&self, id: &str, annotations: &Vec<Annotation>) -> Result<(), AnnotationError> {
+        annotations::check(annotations)?;
         match annotations.is_empty() {
-            true => self.annotations.remove(id),
-            false => self.annotations.set(id, annotations),
+            true => Ok(self.annotations.remove(id)?),
+            false => Ok(self.annotations.set(id, annotations)?),
         }
     }
 

@@ -1,9 +1,12 @@
 //! Settings of a session as a whole, recorded as events beside its chain: chats, directories, what is switched on and off.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
-use lodge_agent::{AgentError, Customized};
-use lodge_events::{LodgeChat, LodgeChats, LodgeSwitched, Payload};
+use lodge_agent::{AgentError, Change, Customized};
+use lodge_events::{LodgeChat, LodgeChats, LodgeDirectories, LodgeSwitched, Payload};
 use lodge_log::{ListFilter, Page, SearchHit, SessionSummary};
 
 use crate::{
@@ -104,6 +107,31 @@ impl Session {
             };
         }
         Ok(())
+    }
+
+    /// Has a chat work in what its session still has of the directories that it chose. It stays where it runs, which comes first.
+    pub(crate) async fn work_where(&self, main: &Self, own: &LodgeDirectories) -> Result<(), AgentError> {
+        let further = main.state().about.directories.further;
+        let cwd = main.settings().cwd;
+        let has = |directory: &String| further.contains(directory) || cwd == Path::new(directory);
+        let chosen = own.chosen.as_ref().map(|own| {
+            let kept = own
+                .iter()
+                .enumerate()
+                .filter(|(at, directory)| *at == 0 || has(directory));
+            kept.map(|(_, directory)| directory.clone()).collect()
+        });
+        self.set_directories(&LodgeDirectories { further, chosen }).await
+    }
+
+    /// Has it work in these directories.
+    pub async fn set_directories(&self, directories: &LodgeDirectories) -> Result<(), AgentError> {
+        let paths = |all: &[String]| all.iter().map(PathBuf::from).collect();
+        let change = Change::ChatDirectories {
+            further: paths(&directories.further),
+            chosen: directories.chosen.as_deref().map(paths),
+        };
+        self.configure(change).await
     }
 
     fn switch(&self, key: String, on: bool) -> Result<(), AgentError> {

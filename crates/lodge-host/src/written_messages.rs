@@ -7,7 +7,7 @@ use std::{
 };
 
 use lodge_agent::AgentError;
-use lodge_events::LodgeMessageWritten;
+use lodge_events::{COMMAND_SOURCE, LodgeMessageWritten, UserMessage};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -85,4 +85,11 @@ struct Line {
 /// The file in which an earlier build kept how the messages of a session were written.
 pub(crate) fn earlier(home: &Path, session: &str) -> PathBuf {
     home.join("ahp/said").join(format!("{session}.jsonl"))
+}
+
+/// Whether a person said it: hooks, autopilot and the like speak to the model, not to people.
+pub fn is_from_person(message: &UserMessage) -> bool {
+    let source = message.source.as_deref();
+    source.is_none_or(|source| source == "user" || source == COMMAND_SOURCE)
+        && message.is_autopilot_continuation != Some(true)
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         .terminal
         .theme
         .scheme(console.terminal.scheme);
-    let mut view = View::new(args.json, scheme, console);
+    let mut view = View::new(args.json, scheme, &session.settings().cwd, console);
     if args.json && args.resume.is_none() {
         for event in history.events() {
             view.show(&event?)?;

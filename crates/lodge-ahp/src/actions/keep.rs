@@ -1,6 +1,7 @@
 //! What people set that is no part of a conversation is kept before anybody hears of it.
 
-use ahp_types::{StateAction, state::CustomizationEnablement};
+use ahp_types::StateAction;
+use lodge_host::DecidedFor;
 
 use super::{
     Refusal,
@@ -55,15 +56,15 @@ fn decide(
     inner: &mut Inner,
     session: &Uri,
     key: &str,
-    said: &[CustomizationEnablement],
+    said: &[(DecidedFor, bool)],
 ) -> Result<(), Refusal> {
     let Some(entry) = inner.core.sessions.get_mut(session) else {
         return Ok(());
     };
-    let own = said.iter().find_map(|said| match said {
-        CustomizationEnablement::Session { enabled } => Some(*enabled),
-        _ => None,
-    });
+    let own = said
+        .iter()
+        .find(|(whom, _)| *whom == DecidedFor::Session)
+        .map(|(_, on)| *on);
     let mut switches = entry.decisions.clone();
     match own {
         Some(on) => switches.insert(key.to_owned(), on),
@@ -74,9 +75,9 @@ fn decide(
     if let Some(agent) = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent()) {
         agent.set_switches(switches.clone()).map_err(Refusal::Unrecorded)?;
     }
-    face.host.decisions().decide(key, |decision| {
-        crate::customizations::decided(decision, said, place.as_deref());
-    })?;
+    face.host
+        .decisions()
+        .decide(key, |decision| decision.replace(said, place.as_deref()))?;
     entry.decisions = switches;
     Ok(())
 }

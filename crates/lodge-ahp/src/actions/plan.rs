@@ -1,6 +1,7 @@
 //! What follows from an accepted action.
 
 use ahp_types::StateAction;
+use lodge_host::DecidedFor;
 
 use crate::{
     customizations::Wish,
@@ -63,7 +64,7 @@ pub(super) enum After {
     /// Annotations changed.
     Annotated,
     /// A customization was turned on or off.
-    Decided(String, Vec<ahp_types::state::CustomizationEnablement>),
+    Decided(String, Vec<(DecidedFor, bool)>),
     /// Something is wanted of an MCP server.
     Wished(String, Wish),
     /// The directories are others: one is gone, and perhaps another in its place.

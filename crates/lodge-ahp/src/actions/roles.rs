@@ -1,10 +1,10 @@
 //! Which role an action needs.
 
 use lodge_door::{Admission, Role};
+use lodge_host::tool_calls::PermissionChoice;
 use serde_json::Value;
 
 use super::Refusal;
-use crate::projection::ALLOW_ALWAYS;
 
 /// The actions that answer a question of an agent. All others need the role `full`, those among them that nobody has
 /// thought of yet.
@@ -25,7 +25,7 @@ fn needed(kind: &str, action: &Value) -> Role {
     // Whoever edits what a tool is to do runs something of their own.
     let edits = action.get("editedToolInput").is_some_and(|input| !input.is_null());
     // A rule that outlives the session decides about what nobody has asked yet.
-    let rules = action.get("selectedOptionId").and_then(Value::as_str) == Some(ALLOW_ALWAYS);
+    let rules = action.get("selectedOptionId").and_then(Value::as_str) == Some(PermissionChoice::Always.id());
     if ANSWERS.contains(&kind) && !edits && !rules {
         Role::Approve
     } else {

@@ -7,7 +7,7 @@ use super::{
     plan::{After, NoChange, Plan},
     refusal::ServiceRefusal,
 };
-use crate::{annotations, changesets::Kind, face::Inner, state::Service, terminals};
+use crate::{changesets::Kind, face::Inner, state::Service, terminals};
 
 /// The rules of service channels. What stands behind a channel is told by an effect of the plan.
 pub(super) fn check(
@@ -28,7 +28,6 @@ pub(super) fn check(
         }
         Service::Changeset(state) => changes(state, dispatch, action),
         Service::Annotations(state) => {
-            annotations::check(state, action)?;
             dispatch
                 .face
                 .keep_annotations(inner, &dispatch.channel, state, action)?;

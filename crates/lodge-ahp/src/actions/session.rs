@@ -113,10 +113,12 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             let thing = found.ok_or(SessionRefusal::NoCustomization)?;
             thing.on.ok_or(SessionRefusal::AlwaysOn)?;
             let place = state.working_directories.as_ref().and_then(|all| all.first());
-            let said = customizations::given(std::mem::take(&mut toggled.enablement), place.map(String::as_str))?;
+            let place = place.map(String::as_str);
+            let said = customizations::given(&toggled.enablement, place)?;
             toggled.id.clone_from(&thing.id);
-            toggled.enablement.clone_from(&said);
-            if dispatch.face.decisions_of(inner, &dispatch.channel).said(&thing.key) == said {
+            toggled.enablement = customizations::shown(&said, place);
+            let known = dispatch.face.decisions_of(inner, &dispatch.channel);
+            if known.said(&thing.key) == toggled.enablement {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
             if !dispatch.face.host.decisions().has_room(&thing.key) {

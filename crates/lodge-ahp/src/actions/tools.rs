@@ -11,7 +11,7 @@ use ahp_types::{
         ToolCallContributor, ToolCallResult, ToolCallState, ToolResultContent,
     },
 };
-use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer};
+use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer, tool_calls::PermissionChoice};
 use serde_json::json;
 
 use super::{
@@ -19,12 +19,7 @@ use super::{
     plan::Plan,
     refusal::{AnswerRefusal, CallRefusal},
 };
-use crate::{
-    face::Inner,
-    projection::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, Question},
-    state::chat::tool_call_id,
-    talk::Effect,
-};
+use crate::{face::Inner, projection::Question, state::chat::tool_call_id, talk::Effect};
 
 fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -> Result<&'a ToolCallState, Refusal> {
     let call = dispatch.chat(inner)?.tool_call(turn, call);
@@ -67,9 +62,13 @@ pub(super) fn confirmed(
         action.reason = Some(ToolCallCancellationReason::Denied);
     }
     if action.selected_option_id.is_none() {
-        let usual = if action.approved { ALLOW_ONCE } else { DENY };
-        let offered = pending.options.iter().flatten().any(|option| option.id == usual);
-        action.selected_option_id = offered.then(|| usual.to_owned());
+        let usual = if action.approved {
+            PermissionChoice::Once
+        } else {
+            PermissionChoice::Deny
+        };
+        let offered = pending.options.iter().flatten().any(|option| option.id == usual.id());
+        action.selected_option_id = offered.then(|| usual.id().to_owned());
     }
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
     let edited = match &action.edited_tool_input {
@@ -79,9 +78,8 @@ pub(super) fn confirmed(
         }
         _ => None,
     };
-    let chosen = action.selected_option_id.as_deref();
-    let (for_session, always) = (chosen == Some(ALLOW_SESSION), chosen == Some(ALLOW_ALWAYS));
-    if always && edited.is_some() {
+    let chosen = action.selected_option_id.as_deref().and_then(PermissionChoice::parse);
+    if chosen == Some(PermissionChoice::Always) && edited.is_some() {
         return Err(CallRefusal::EditedOnce.into());
     }
     let decision = if !action.approved {
@@ -89,13 +87,10 @@ pub(super) fn confirmed(
         let feedback = suggested.or_else(|| action.reason_message.as_ref().map(|reason| reason.as_text().to_owned()));
         PermissionDecision::Deny { feedback }
     } else if let Some(arguments) = edited {
+        let for_session = chosen == Some(PermissionChoice::Session);
         PermissionDecision::ApproveEdited { arguments, for_session }
-    } else if for_session {
-        PermissionDecision::ApproveForSession
-    } else if always {
-        PermissionDecision::ApproveForLocation
     } else {
-        PermissionDecision::ApproveOnce
+        chosen.unwrap_or(PermissionChoice::Once).decision()
     };
     let answer = Answer::Permission(decision);
     Ok(Plan::effect(Effect::answer(request_id, answer)))

@@ -11,11 +11,12 @@ use std::{
 use ahp_types::state::{Message, MessageAttachment, MessageResourceAttachment};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::future::join_all;
+use lodge_host::{attached_data, is_shown_as_it_is};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
-use super::{Given, Place, SHOWN, blob, file, lines, not_read, quote};
+use super::{Given, Place, attached, file, not_read, selected};
 use crate::{changesets, face::Face, methods::call_client, rpc::RpcError, tool_content, uri};
 
 /// A turn begins after so long at the latest, whatever a client does.
@@ -40,7 +41,7 @@ async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, 
                     Some(_) => lodge_files::short_text(path.clone(), BYTES).await.unwrap_or_default(),
                     None => String::new(),
                 };
-                let selected = |range: &_| lines(&text, range).unwrap_or_default();
+                let selected = |range: &_| selected(&text, range);
                 given.attachments.push(file(resource, path, selected));
             }
             place => elsewhere.push((resource, place)),
@@ -71,7 +72,7 @@ pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Messa
     for ((resource, _), content) in elsewhere.iter().zip(contents) {
         match content {
             Ok(Found::Here(path, text)) => {
-                let selected = |range: &_| lines(&text, range).unwrap_or_default();
+                let selected = |range: &_| selected(&text, range);
                 given.attachments.push(file(resource, path, selected));
             }
             Ok(Found::Content(content)) => given.content(resource, content),
@@ -102,14 +103,14 @@ enum Found {
 impl Given {
     fn content(&mut self, resource: &MessageResourceAttachment, content: Content) {
         let kind = content.kind.as_deref().or(resource.content_type.as_deref());
-        if let Some(kind) = kind.filter(|kind| SHOWN.contains(kind)) {
+        if let Some(kind) = kind.filter(|kind| is_shown_as_it_is(kind)) {
             let data = STANDARD.encode(&content.bytes);
-            self.attachments.push(blob(&resource.label, kind, data));
+            let label = Some(resource.label.clone());
+            self.attachments.push(attached_data(kind, data, label));
             return;
         }
-        let range = resource.selection.as_ref().map(|selection| &selection.range);
         self.texts.push(match String::from_utf8(content.bytes) {
-            Ok(text) => quote(&resource.label, &resource.uri, range, &text),
+            Ok(text) => attached(resource).quote(&text),
             Err(_) => not_read(resource, "it is not text"),
         });
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use ahp_types::state::ContentRef;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use lodge_host::{Entry, Hash, WorkTree};
+use lodge_host::{FileSide, FileVersion, Hash, WorkTree};
 
 use crate::{
     face::Face,
@@ -11,45 +12,28 @@ use crate::{
     uri,
 };
 
-/// Contents: the word in their address.
-pub(super) enum Content<'a> {
-    /// Kept by the host.
-    Kept(&'a Hash),
-    /// In git's store.
-    Git(&'a str),
-    /// In the file itself. The stamp tells one state of the file from another.
-    Now(String),
-    /// Where a link leads.
-    Link(&'a Path),
-    /// Not kept: too large.
-    Lost,
-}
-
-impl<'a> Content<'a> {
-    pub(super) fn of(entry: &'a Entry) -> Option<Self> {
-        match entry {
-            Entry::File {
-                content: Some(hash), ..
-            } => Some(Self::Kept(hash)),
-            Entry::File { content: None, .. } => Some(Self::Lost),
-            Entry::Link { target } => Some(Self::Link(target)),
-            _ => None,
-        }
-    }
-
-    /// The address. Its path is the file's, and the rest is in the query: editors tell the language by the path, show it, and
-    /// take a file whose two sides have different paths for a renamed one.
-    pub(super) fn uri(&self, session: &str, path: &Path) -> String {
-        let word = match self {
-            Self::Kept(hash) => hash.to_string(),
-            Self::Git(oid) => format!("git-{oid}"),
-            Self::Now(stamp) => format!("now-{stamp}"),
-            Self::Link(target) => format!("link-{}", URL_SAFE_NO_PAD.encode(target.as_os_str().as_encoded_bytes())),
-            Self::Lost => "lost".to_owned(),
-        };
-        let path = uri::file(path);
-        let path = path.strip_prefix("file://").unwrap_or_default();
-        format!("{}{path}?{session}/{word}", uri::FILE_CONTENT)
+/// Where contents of a file are read. The path of the address is the file's, and the rest is in the query: editors tell the language
+/// by the path, show it, and take a file whose two sides have different paths for a renamed one.
+pub(super) fn reference(side: &FileSide, path: &Path) -> ContentRef {
+    let word = match &side.version {
+        FileVersion::Kept(hash) => hash.to_string(),
+        FileVersion::Git(oid) => format!("git-{oid}"),
+        // Not the file's own address: a browser's page can open no `file:`.
+        FileVersion::Current(stamp) => format!("now-{stamp}"),
+        FileVersion::Link(target) => format!("link-{}", URL_SAFE_NO_PAD.encode(target.as_os_str().as_encoded_bytes())),
+        FileVersion::Lost => "lost".to_owned(),
+    };
+    let path = uri::file(path);
+    let path = path.strip_prefix("file://").unwrap_or_default();
+    ContentRef {
+        uri: format!("{}{path}?{}/{word}", uri::FILE_CONTENT, side.session),
+        size_hint: side.size.and_then(|size| i64::try_from(size).ok()),
+        content_type: None,
+        nonce: match &side.version {
+            FileVersion::Kept(hash) => Some(hash.to_string()),
+            FileVersion::Git(name) | FileVersion::Current(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+            FileVersion::Link(_) | FileVersion::Lost => None,
+        },
     }
 }
 
@@ -69,7 +53,7 @@ pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcEr
         let query = uri::unescape(query).and_then(|query| String::from_utf8(query).ok());
         let query = query.ok_or_else(lost)?;
         let (id, word) = query.split_once('/').ok_or_else(lost)?;
-        let session = face.open_session(id).await.map_err(|_| lost())?;
+        let session = face.host.open_session(id).await.map_err(|_| lost())?;
         if let Some(oid) = word.strip_prefix("git-") {
             let cwd = session.settings().cwd;
             return WorkTree::content(cwd, oid.to_owned()).await.map_err(|_| lost());

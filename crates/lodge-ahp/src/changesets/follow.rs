@@ -14,7 +14,7 @@ use ahp_types::{
 use lodge_host::{ChangeCounts, HostError, Span};
 use tokio::sync::Notify;
 
-use super::{Kind, catalogue, operations};
+use super::{Kind, catalogue, files::edit, operations};
 use crate::{
     chats,
     face::{Face, Inner},
@@ -120,7 +120,7 @@ impl Face {
         let Some(source) = self.inner.lock().source(session) else {
             return;
         };
-        let files = match self.edits(&source.ids, &Span::Session).await {
+        let files = match self.host.changed_files(&source.ids, &Span::Session).await {
             Ok(files) => files,
             Err(error) => return tracing::debug!(%error, "changes cannot be counted"),
         };
@@ -128,15 +128,8 @@ impl Face {
         let Some(entry) = inner.core.sessions.get_mut(session) else {
             return;
         };
-        let edits: Vec<_> = files.into_iter().map(|file| file.edit).collect();
-        let sum = |count: fn(&ahp_types::state::FileEditDiffStats) -> Option<i64>| {
-            edits.iter().filter_map(|edit| count(edit.diff.as_ref()?)).sum()
-        };
-        let counts = ChangeCounts {
-            added: sum(|diff| diff.added),
-            removed: sum(|diff| diff.removed),
-            files: edits.len() as i64,
-        };
+        let counts = ChangeCounts::of(&files);
+        let edits: Vec<_> = files.into_iter().map(edit).collect();
         let counted = chats::changes(counts);
         // A session that never changed anything says nothing about it.
         if edits.is_empty() && entry.changes.is_none()

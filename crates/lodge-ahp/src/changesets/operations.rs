@@ -12,7 +12,7 @@ use ahp_types::{
         ErrorInfo,
     },
 };
-use lodge_host::{HostError, Restored, Session, Span, WorkTree};
+use lodge_host::{HostError, Span, WorkTree, count_files, describe_restored};
 
 use super::Kind;
 use crate::{
@@ -228,67 +228,22 @@ async fn run(
                 .filter(|path| only.as_ref().is_none_or(|only| only == path))
                 .collect();
             let count = WorkTree::stage(cwd, paths).await?;
-            return Ok(StringOrMarkdown::Plain(format!("Staged {}.", counted(count))));
+            return Ok(StringOrMarkdown::Plain(format!("Staged {}.", count_files(count))));
         }
         _ => {}
     }
-    let only = only.map(|path| BTreeSet::from([path]));
-    let mut report = Restored::default();
     let span = match &kind {
         Kind::Turn(turn) => Span::Turn(turn.clone()),
         _ => Span::Session,
     };
-    let mut sessions: Vec<Session> = Vec::new();
-    for id in &source.ids {
-        match face.open_session(id).await {
-            Ok(session) => sessions.push(session),
-            Err(HostError::NotFound(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if id == DISCARD {
+    let report = if id == DISCARD {
         // Whoever has not begun has nobody who could keep what is thrown away.
-        let session = match sessions.first() {
-            Some(session) => session.clone(),
-            None => face.materialised(session).await?,
-        };
-        add(&mut report, session.discard(only).await?);
+        let session = face.materialised(session).await?;
+        session.discard(only.map(|path| BTreeSet::from([path]))).await?
     } else {
-        // What was done last is undone first.
-        for session in sessions.iter().rev() {
-            add(
-                &mut report,
-                session.restore(span.clone(), only.clone(), id == REVERT_ALL).await?,
-            );
-        }
-    }
-    Ok(StringOrMarkdown::Plain(told(&report)))
-}
-
-fn add(report: &mut Restored, more: Restored) {
-    report.restored.extend(more.restored);
-    report.already.extend(more.already);
-    report.skipped.extend(more.skipped);
-}
-
-fn counted(count: usize) -> String {
-    match count {
-        1 => "1 file".to_owned(),
-        count => format!("{count} files"),
-    }
-}
-
-/// What became of a restoration, for people.
-fn told(report: &Restored) -> String {
-    let mut text = format!("Restored {}.", counted(report.restored.len()));
-    if !report.skipped.is_empty() {
-        text.push_str(" Left alone:");
-        for (path, skip) in report.skipped.iter().take(20) {
-            text.push_str(&format!("\n- {}: {skip}", path.display()));
-        }
-        if report.skipped.len() > 20 {
-            text.push_str(&format!("\n- and {} more", report.skipped.len() - 20));
-        }
-    }
-    text
+        face.host
+            .restore_files(&source.ids, &span, only, id == REVERT_ALL)
+            .await?
+    };
+    Ok(StringOrMarkdown::Plain(describe_restored(&report)))
 }

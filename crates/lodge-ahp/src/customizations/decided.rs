@@ -1,10 +1,10 @@
 //! What persons decided: what is on and off, and for whom. A decision is for one session, for all that work in a directory, or for all
 //! there are; the most special one counts. What is decided for one session is kept with it, the rest with the host.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use ahp_types::state::CustomizationEnablement;
-use lodge_host::Decision;
+use lodge_host::{DecidedFor, Decision, SessionDecisions};
 
 use crate::{
     actions::is_same,
@@ -14,127 +14,77 @@ use crate::{
     uri,
 };
 
-/// What was decided for one session: by the id of a thing, whether it is on.
-pub(crate) type Own = BTreeMap<String, bool>;
-
-/// What a decision for more than one session says to one that works in a directory, the more special first.
-fn said(decision: &Decision, place: Option<&str>) -> Vec<CustomizationEnablement> {
-    let here = place.and_then(|place| {
-        let path = uri::path(place)?;
-        let enabled = *decision.places.get(&*path.to_string_lossy())?;
-        let uri = place.to_owned();
-        Some(CustomizationEnablement::Workspace { uri, enabled })
-    });
-    let everywhere = decision.everywhere;
-    let everywhere = everywhere.map(|enabled| CustomizationEnablement::Global { enabled });
-    here.into_iter().chain(everywhere).collect()
-}
-
-/// Makes a decision what it is after a session in that directory decided all anew.
-pub(crate) fn decided(decision: &mut Decision, said: &[CustomizationEnablement], place: Option<&Path>) {
-    decision.everywhere = None;
-    let place = place.map(|place| place.to_string_lossy().into_owned());
-    if let Some(place) = &place {
-        decision.places.remove(place);
-    }
-    for said in said {
-        match said {
-            CustomizationEnablement::Global { enabled } => decision.everywhere = Some(*enabled),
-            // There is one for the directory that the session works in, and none else.
-            CustomizationEnablement::Workspace { enabled, .. } => {
-                decision.places.extend(place.clone().map(|place| (place, *enabled)));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// All that counts in a session.
-#[derive(Debug, Default)]
+/// All that counts in a session, in the protocol's words.
 pub(crate) struct Decisions {
-    on: BTreeMap<String, bool>,
-    said: BTreeMap<String, Vec<CustomizationEnablement>>,
+    pub(super) all: SessionDecisions,
+    /// The address of the directory that it works in.
+    place: Option<String>,
 }
 
 impl Decisions {
     /// Of a session with decisions of its own that works in a directory.
-    pub(crate) fn of(own: &Own, place: Option<&str>, wide: &BTreeMap<String, Decision>) -> Self {
-        let mut all: BTreeMap<String, Vec<CustomizationEnablement>> = BTreeMap::new();
-        for (id, enabled) in own {
-            all.insert(id.clone(), vec![CustomizationEnablement::Session { enabled: *enabled }]);
-        }
-        for (id, wide) in wide {
-            let more = said(wide, place);
-            if !more.is_empty() {
-                all.entry(id.clone()).or_default().extend(more);
-            }
-        }
-        let on = |(id, said): (&String, &Vec<_>)| Some((id.clone(), decision(said)?));
+    pub(crate) fn of(own: &BTreeMap<String, bool>, place: Option<&str>, wide: &BTreeMap<String, Decision>) -> Self {
+        let path = place.and_then(uri::path);
         Self {
-            on: all.iter().filter_map(on).collect(),
-            said: all,
+            all: SessionDecisions::new(own, path.as_deref(), wide),
+            place: place.map(str::to_owned),
         }
     }
 
-    /// Whether a thing is on, where anybody said so.
-    pub(super) fn get(&self, id: &str) -> Option<&bool> {
-        self.on.get(id)
+    /// Everything that was said of a thing, the most specific first.
+    pub(crate) fn said(&self, key: &str) -> Vec<CustomizationEnablement> {
+        shown(self.all.about(key), self.place.as_deref())
     }
+}
 
-    /// Everything that was said of a thing, the most special first.
-    pub(crate) fn said(&self, id: &str) -> &[CustomizationEnablement] {
-        self.said.get(id).map(Vec::as_slice).unwrap_or_default()
-    }
+/// Decisions as they are published in a session that works in a directory.
+pub(crate) fn shown(decided: &[(DecidedFor, bool)], place: Option<&str>) -> Vec<CustomizationEnablement> {
+    let said = |(whom, enabled): &(DecidedFor, bool)| {
+        let enabled = *enabled;
+        match whom {
+            DecidedFor::Session => CustomizationEnablement::Session { enabled },
+            DecidedFor::Everywhere => CustomizationEnablement::Global { enabled },
+            DecidedFor::Directory => CustomizationEnablement::Workspace {
+                uri: place.unwrap_or_default().to_owned(),
+                enabled,
+            },
+        }
+    };
+    decided.iter().map(said).collect()
+}
 
-    /// The things that somebody decided about.
-    pub(super) fn ids(&self) -> impl Iterator<Item = &String> {
-        self.on.keys()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.on.is_empty()
+fn whom(said: &CustomizationEnablement) -> Option<(DecidedFor, bool)> {
+    use CustomizationEnablement as E;
+    match said {
+        E::Session { enabled } => Some((DecidedFor::Session, *enabled)),
+        E::Workspace { enabled, .. } => Some((DecidedFor::Directory, *enabled)),
+        E::Global { enabled } => Some((DecidedFor::Everywhere, *enabled)),
+        E::Unknown(_) => None,
     }
 }
 
 /// The decision that counts: what is said of the session comes before what is said of more.
 pub(crate) fn decision(said: &[CustomizationEnablement]) -> Option<bool> {
-    use CustomizationEnablement as E;
-    let first = said.iter().min_by_key(|said| rank(said))?;
-    match first {
-        E::Session { enabled } | E::Workspace { enabled, .. } | E::Global { enabled } => Some(*enabled),
-        E::Unknown(_) => None,
-    }
+    let first = said.iter().filter_map(whom).min_by_key(|(whom, _)| *whom);
+    first.map(|(_, on)| on)
 }
 
-fn rank(said: &CustomizationEnablement) -> u8 {
-    match said {
-        CustomizationEnablement::Session { .. } => 0,
-        CustomizationEnablement::Workspace { .. } => 1,
-        CustomizationEnablement::Global { .. } => 2,
-        CustomizationEnablement::Unknown(_) => 3,
+/// Decisions that are given by somebody at a session that works in a directory.
+pub(crate) fn given(said: &[CustomizationEnablement], place: Option<&str>) -> Result<Vec<(DecidedFor, bool)>, String> {
+    let mut all = Vec::new();
+    for said in said {
+        if let CustomizationEnablement::Workspace { uri, .. } = said
+            && !place.is_some_and(|place| is_same(place, uri))
+        {
+            return Err(format!("the session does not work in {uri}"));
+        }
+        all.push(whom(said).ok_or("there is no such scope")?);
     }
-}
-
-/// Decisions as they are published, given by somebody at a session that works in a directory.
-pub(crate) fn given(
-    mut said: Vec<CustomizationEnablement>,
-    place: Option<&str>,
-) -> Result<Vec<CustomizationEnablement>, String> {
-    said.sort_by_key(rank);
-    if said.windows(2).any(|two| rank(&two[0]) == rank(&two[1])) {
+    all.sort_by_key(|(whom, _)| *whom);
+    if all.windows(2).any(|two| two[0].0 == two[1].0) {
         return Err("there is one decision for each scope".to_owned());
     }
-    for said in &mut said {
-        match said {
-            CustomizationEnablement::Workspace { uri, .. } => match place.filter(|place| is_same(place, uri)) {
-                Some(place) => place.clone_into(uri),
-                None => return Err(format!("the session does not work in {uri}")),
-            },
-            CustomizationEnablement::Unknown(_) => return Err("there is no such scope".to_owned()),
-            _ => {}
-        }
-    }
-    Ok(said)
+    Ok(all)
 }
 
 impl Face {
@@ -142,11 +92,11 @@ impl Face {
     pub(super) fn decisions(&self, chat: &Uri) -> Decisions {
         let inner = self.inner.lock();
         let session = inner.talks.get(chat).map(|talk| talk.session.clone());
-        session.map_or_else(Decisions::default, |session| self.decisions_of(&inner, &session))
+        self.decisions_of(&inner, session.as_deref().unwrap_or_default())
     }
 
     /// What persons decided about the session that a chat is in, for it alone.
-    pub(crate) fn own_decisions(&self, chat: &Uri) -> Own {
+    pub(crate) fn own_decisions(&self, chat: &Uri) -> BTreeMap<String, bool> {
         let inner = self.inner.lock();
         let session = inner
             .talks
@@ -158,7 +108,7 @@ impl Face {
     /// What persons decided about a session.
     pub(crate) fn decisions_of(&self, inner: &Inner, session: &str) -> Decisions {
         let Some(entry) = inner.core.sessions.get(session) else {
-            return Decisions::default();
+            return Decisions::of(&BTreeMap::new(), None, &BTreeMap::new());
         };
         let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
         Decisions::of(
@@ -188,7 +138,7 @@ impl Face {
     }
 
     /// The log of a session tells what is on and off for it alone.
-    pub(crate) fn switched(&self, inner: &mut Inner, chat: &Uri, switches: &Own) {
+    pub(crate) fn switched(&self, inner: &mut Inner, chat: &Uri, switches: &BTreeMap<String, bool>) {
         let Some(session) = inner.core.session_of(chat) else {
             return;
         };
@@ -234,39 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_anew_replaces_all_that_the_session_sees_and_nothing_else() {
-        let here = Some("file:///x");
-        let all = [
-            E::Session { enabled: true },
-            workspace(false),
-            E::Global { enabled: true },
-        ];
-        let mut wide = Decision::default();
-        decided(&mut wide, &all, Some(Path::new("/x")));
-        assert_eq!(said(&wide, here), all[1..]);
-        assert_eq!(said(&wide, Some("file:///y")), all[2..]);
-        decided(&mut wide, &[], Some(Path::new("/y")));
-        assert_eq!(said(&wide, here), [workspace(false)]);
-        decided(&mut wide, &[], Some(Path::new("/x")));
-        assert_eq!(wide, Decision::default());
-    }
-
-    #[test]
     fn decisions_are_published_in_their_order_and_for_where_the_session_works() {
-        let unsorted = vec![E::Global { enabled: true }, E::Session { enabled: false }];
-        let sorted = vec![E::Session { enabled: false }, E::Global { enabled: true }];
-        assert_eq!(given(unsorted, None).unwrap(), sorted);
+        let unsorted = [E::Global { enabled: true }, E::Session { enabled: false }];
+        let sorted = [E::Session { enabled: false }, E::Global { enabled: true }];
+        assert_eq!(shown(&given(&unsorted, None).unwrap(), None), sorted);
         let slash = E::Workspace {
             uri: "file:///x/".into(),
             enabled: true,
         };
-        assert_eq!(given(vec![slash], Some("file:///x")).unwrap(), [workspace(true)]);
+        let here = Some("file:///x");
+        assert_eq!(shown(&given(&[slash], here).unwrap(), here), [workspace(true)]);
         for odd in [
             vec![E::Global { enabled: true }, E::Global { enabled: false }],
             vec![workspace(true)],
             vec![E::Unknown(serde_json::json!({"kind": "x"}))],
         ] {
-            assert!(given(odd.clone(), Some("file:///y")).is_err(), "{odd:?}");
+            assert!(given(&odd, Some("file:///y")).is_err(), "{odd:?}");
         }
     }
 }

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
-    Change, Customization, CustomizationChange, Customized, HostError, Session, Watched,
+    BroughtPlugin, Change, Customization, CustomizationChange, HostError, PartKind, PartPlace, Session, Watched,
     mcp::{Configured, Status},
-    server_key, server_of,
+    server_of,
 };
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ use super::{
     fetch::{Copied, fetch},
     offer::Offer,
     plugins::{self, Plugin},
-    show::{Contents, agent_spot, list, skill_spot, spot},
+    show::{list, uri_of},
 };
 use crate::{
     face::Face,
@@ -64,6 +64,7 @@ impl Custom {
             plugin.client == read.client && plugin.given.uri == read.uri && plugin.given.nonce == read.nonce
         };
         if let Some(plugin) = self.plugins.iter_mut().find(wanted) {
+            plugin.brought.root = read.fetched.as_ref().ok().map(|copied| copied.plugin.root.clone());
             plugin.fetched = Some(read.fetched);
         }
     }
@@ -83,28 +84,31 @@ impl Custom {
                 };
                 let known = before.iter().position(same).map(|at| before.swap_remove(at));
                 changed |= known.as_ref().is_none_or(|known| known.given != *given);
-                let (fetched, servers) = match known {
-                    Some(known) => (known.fetched, known.servers),
+                let (fetched, brought) = match known {
+                    Some(known) => (known.fetched, known.brought),
                     None => {
                         self.read(face, &client.client_id, given);
-                        (None, Vec::new())
+                        (None, BroughtPlugin::default())
                     }
                 };
-                let taken = self.plugins.iter().any(|other| other.id == given.id);
+                let taken = self.plugins.iter().any(|other| other.brought.id == given.id);
                 self.plugins.push(Plugin {
-                    id: match taken {
-                        true => format!("{}:{}", client.client_id, given.id),
-                        false => given.id.clone(),
+                    brought: BroughtPlugin {
+                        id: match taken {
+                            true => format!("{}:{}", client.client_id, given.id),
+                            false => given.id.clone(),
+                        },
+                        parts: plugins::parts(given),
+                        ..brought
                     },
                     client: client.client_id.clone(),
                     given: given.clone(),
                     fetched,
-                    servers,
                 });
             }
         }
         changed |= !before.is_empty();
-        changed.then(|| before.into_iter().flat_map(|gone| gone.servers).collect())
+        changed.then(|| before.into_iter().flat_map(|gone| gone.brought.servers).collect())
     }
 
     fn read(&mut self, face: &Arc<Face>, client: &str, given: &ClientPluginCustomization) {
@@ -183,57 +187,13 @@ impl Driver {
             session.configure(Change::Customization(Box::new(change))).await?;
         }
         self.bring_servers(session, &decisions).await;
-        if decisions.is_empty() && self.custom.plugins.is_empty() && self.custom.decided.is_empty() {
+        let decided: BTreeSet<String> = decisions.all.keys().cloned().collect();
+        if decided.is_empty() && self.custom.plugins.is_empty() && self.custom.decided.is_empty() {
             return Ok(());
         }
-        let decided = decisions.ids().cloned().collect();
         let before = std::mem::replace(&mut self.custom.decided, decided);
-        let offer = Offer::of(session, &self.face.host).await?;
-        let plugins = &self.custom.plugins;
-        let mut todo = Vec::new();
-        let mut want = |spot: super::show::Spot, name: &str, usual: bool, is_on: bool, what: Customized| {
-            let plugin = plugins.iter().find(|plugin| plugin.id == spot.container);
-            let said = plugin.and_then(|plugin| plugin.said_of(name));
-            let (own, around) = (decisions.get(&spot.key).copied().or(said), decisions.get(&spot.around));
-            let on = *around.unwrap_or(&true) && own.unwrap_or(usual);
-            let is_decided = own.is_some() || around.is_some();
-            let was_decided = before.contains(&spot.key) || before.contains(&spot.around);
-            if (is_decided || was_decided) && on != is_on {
-                todo.push((what, on));
-            }
-        };
-        for (agent, on) in &offer.agents {
-            let what = Customized::Agent(agent.name.clone());
-            want(agent_spot(plugins, agent), &agent.name, true, *on, what);
-        }
-        for (skill, on) in &offer.skills {
-            let what = Customized::Skill(skill.name.clone());
-            want(skill_spot(plugins, skill), &skill.name, true, *on, what);
-        }
-        for (path, on) in &offer.instructions {
-            let what = Customized::Instruction(path.clone());
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            want(spot(plugins, Contents::Rules, path), &name, true, *on, what);
-        }
-        for (what, on) in todo {
-            session.enable(what, on).await?;
-        }
-        for server in &offer.servers {
-            let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
-            let said = said.filter_map(|plugin| plugin.said_of(&server.name)).next();
-            let id = server_key(&server.name);
-            let usual = || {
-                let config = session.mcp().config(&server.name);
-                config.is_none_or(|config| !config.disabled)
-            };
-            let decided = decisions.get(&id).copied().or(said);
-            let decided = decided.or_else(|| before.contains(&id).then(usual));
-            match decided.filter(|on| *on != server.on) {
-                Some(false) => drop(session.mcp().disable(&server.name)),
-                Some(true) if session.mcp().enable(&server.name).is_ok() => start(session, &server.name),
-                _ => {}
-            }
-        }
+        let plugins = plugins::brought(&self.custom.plugins);
+        session.apply_decisions(&plugins, &decisions.all, &before).await?;
         Ok(())
     }
 
@@ -241,16 +201,16 @@ impl Driver {
     async fn bring_servers(&mut self, session: &Session, decisions: &Decisions) {
         for plugin in &mut self.custom.plugins {
             let Some(copied) = plugin.copied().filter(|_| plugin.is_on(decisions)) else {
-                session.mcp().forget(&std::mem::take(&mut plugin.servers));
+                session.mcp().forget(&std::mem::take(&mut plugin.brought.servers));
                 continue;
             };
-            if !plugin.servers.is_empty() {
+            if !plugin.brought.servers.is_empty() {
                 continue;
             }
             let mut new = lodge_host::plugin_servers(copied.clone()).await;
             // A name that the session has is the session's.
             new.retain(|server| session.mcp().info(&server.name).is_none());
-            plugin.servers = new.iter().map(|server| server.name.clone()).collect();
+            plugin.brought.servers = new.iter().map(|server| server.name.clone()).collect();
             session.add_mcp_servers(new);
         }
     }
@@ -328,7 +288,7 @@ impl Driver {
                     if mcp.info(name).is_some_and(|info| info.status == Status::Connected) {
                         let _ = mcp.stop(name);
                     }
-                    start(&live.session, name);
+                    live.session.start_server(name);
                 }
                 Wish::Stop => drop(mcp.stop(name)),
                 Wish::Background => drop(mcp.release()),
@@ -348,8 +308,10 @@ impl Driver {
 
     /// The name of the custom agent that an address means.
     pub(crate) async fn agent_at(&self, session: &Session, uri: &str) -> Result<Option<String>, HostError> {
+        let plugins = &self.custom.plugins;
+        let brought = plugins::brought(plugins);
         let agents = session.custom_agents(false).await?.into_iter();
-        let mut at = agents.filter(|agent| agent_spot(&self.custom.plugins, agent).uri == uri);
+        let mut at = agents.filter(|agent| uri_of(plugins, &PartPlace::of_agent(&brought, agent)) == uri);
         Ok(at.next().map(|agent| agent.name))
     }
 }
@@ -357,19 +319,16 @@ impl Driver {
 impl Offer {
     /// What is not there yet will be as persons decided.
     pub(super) fn decided(&mut self, plugins: &[Plugin], decisions: &Decisions) {
-        let own = |spot: super::show::Spot, on: &mut bool| {
-            if let Some(decided) = decisions.get(&spot.key) {
-                *on = *decided;
-            }
-        };
+        let plugins = &plugins::brought(plugins);
+        let own = |place: PartPlace, on: &mut bool| *on = decisions.all.is_on(&place.key).unwrap_or(*on);
         for (agent, on) in &mut self.agents {
-            own(agent_spot(plugins, agent), on);
+            own(PartPlace::of_agent(plugins, agent), on);
         }
         for (skill, on) in &mut self.skills {
-            own(skill_spot(plugins, skill), on);
+            own(PartPlace::of_skill(plugins, skill), on);
         }
         for (path, on) in &mut self.instructions {
-            own(spot(plugins, Contents::Rules, path), on);
+            own(PartPlace::of_file(plugins, PartKind::Rules, path), on);
         }
     }
 }
@@ -385,16 +344,6 @@ fn follow_servers(session: &Session, before: &[Configured], now: &[Configured]) 
         .collect();
     session.mcp().forget(&gone);
     session.add_mcp_servers(now.to_vec());
-}
-
-/// Starts a server beside everything else; how that ends is told by an event.
-fn start(session: &Session, name: &str) {
-    let (mcp, name) = (session.mcp().clone(), name.to_owned());
-    tokio::spawn(async move {
-        if let Err(error) = mcp.start(&name).await {
-            tracing::debug!(server = name, %error, "an MCP server does not start");
-        }
-    });
 }
 
 /// Whether an event says that there is something else to show.

@@ -18,11 +18,11 @@ use ahp_types::{
     state::{ChildCustomization, Customization, McpServerCustomization as McpServer, McpServerState},
 };
 
-use lodge_host::skill_key;
+use lodge_host::{decision_key, skill_key};
 
 pub(crate) use self::{
     auth::{Watchers, requirement},
-    decided::{Decisions, Own, decided, decision, given},
+    decided::{Decisions, decision, given, shown},
     drive::{Custom, Wish, is_news},
     fetch::place as plugins_place,
     show::agents_of_host,
@@ -31,20 +31,6 @@ use crate::{face::Face, state::Uri};
 
 /// So many single changes are told one by one; more of them as a whole.
 const FEW: usize = 8;
-
-/// What decisions call a thing with this id, which is no skill and no MCP server.
-fn key_of(id: &str) -> String {
-    if let Some(path) = crate::uri::path(id) {
-        return format!("file:{}", path.display());
-    }
-    let folder = id
-        .split_once(':')
-        .and_then(|(kind, place)| Some((kind, crate::uri::path(place)?)));
-    match folder {
-        Some((kind, path)) => format!("folder:{kind}:{}", path.display()),
-        None => format!("part:{id}"),
-    }
-}
 
 /// One thing in a list of customizations.
 pub(crate) struct Thing {
@@ -65,7 +51,7 @@ impl Thing {
     fn new(id: &str, uri: &str, name: &str, on: Option<bool>) -> Self {
         Self {
             id: id.to_owned(),
-            key: key_of(id),
+            key: decision_key(id),
             seed_uri: uri.to_owned(),
             name: name.to_owned(),
             description: None,

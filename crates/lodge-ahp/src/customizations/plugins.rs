@@ -1,8 +1,9 @@
 //! Plugins that clients bring: directories of theirs with skills, agents, rules, commands, hooks and MCP servers.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use ahp_types::state::ClientPluginCustomization;
+use lodge_host::{BroughtPlugin, decision_key};
 
 use super::{Decisions, decision, fetch::Copied};
 
@@ -11,39 +12,35 @@ pub(super) const MOST: usize = 32;
 
 /// A plugin of a client.
 pub(super) struct Plugin {
-    /// Its id in the session.
-    pub(super) id: String,
+    pub(super) brought: BroughtPlugin,
     pub(super) client: String,
     pub(super) given: ClientPluginCustomization,
     /// None while it is being read.
     pub(super) fetched: Option<Result<Copied, String>>,
-    /// The MCP servers that it brought to the session.
-    pub(super) servers: Vec<String>,
+}
+
+/// What the host knows of plugins.
+pub(super) fn brought(plugins: &[Plugin]) -> Vec<&BroughtPlugin> {
+    plugins.iter().map(|plugin| &plugin.brought).collect()
+}
+
+/// What a client says of the parts of its plugin.
+pub(super) fn parts(given: &ClientPluginCustomization) -> BTreeMap<String, bool> {
+    let said = given.child_enablement.iter().flatten();
+    said.filter_map(|(name, said)| Some((name.clone(), decision(said)?)))
+        .collect()
 }
 
 impl Plugin {
     /// Whether it is on: as decided here, else as its client says.
     pub(super) fn is_on(&self, decisions: &Decisions) -> bool {
-        let given = decision(self.given.enablement.as_deref().unwrap_or_default());
-        decisions
-            .get(&super::key_of(&self.id))
-            .copied()
-            .or(given)
-            .unwrap_or(true)
-    }
-
-    /// What its client says of one of its parts.
-    pub(super) fn said_of(&self, name: &str) -> Option<bool> {
-        decision(self.given.child_enablement.as_ref()?.get(name)?)
+        let given = || decision(self.given.enablement.as_deref().unwrap_or_default());
+        let decided = decisions.all.is_on(&decision_key(&self.brought.id));
+        decided.or_else(given).unwrap_or(true)
     }
 
     /// What was read of it.
     pub(super) fn copied(&self) -> Option<&lodge_host::Plugin> {
         Some(&self.fetched.as_ref()?.as_ref().ok()?.plugin)
-    }
-
-    /// Where a file of the copy is in it.
-    pub(super) fn below<'a>(&self, path: &'a Path) -> Option<&'a Path> {
-        path.strip_prefix(&self.copied()?.root).ok()
     }
 }

@@ -1,6 +1,9 @@
 //! How it is shown.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use ahp_types::state::{
     AgentCustomization, ChildCustomization, Customization, CustomizationEnablement, CustomizationErrorState,
@@ -8,113 +11,37 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, PluginCustomization, PromptCustomization,
     RuleCustomization, SkillCustomization,
 };
-use lodge_host::{AgentDefinition, Host, Skill, server_key, skill_key};
+use lodge_host::{AgentDefinition, Host, PartKind, PartPlace, Skill, Within, decision_key, directory_id, server_key};
 
 use super::{
-    Decisions, Own, key_of,
+    Decisions,
     offer::{Offer, Server},
     plugins::Plugin,
 };
 use crate::uri;
 
-/// The agents that apps bring, as one thing.
-const APP_AGENTS: &str = "lodge:agents";
-
-/// What a directory holds; also the order in which they are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Contents {
-    Agents,
-    Skills,
-    Rules,
-    Prompts,
-    Hooks,
+fn kind(of: PartKind) -> CustomizationType {
+    match of {
+        PartKind::Agents => CustomizationType::Agent,
+        PartKind::Skills => CustomizationType::Skill,
+        PartKind::Rules => CustomizationType::Rule,
+        PartKind::Prompts => CustomizationType::Prompt,
+        PartKind::Hooks => CustomizationType::Hook,
+    }
 }
 
-impl Contents {
-    fn kind(self) -> CustomizationType {
-        match self {
-            Self::Agents => CustomizationType::Agent,
-            Self::Skills => CustomizationType::Skill,
-            Self::Rules => CustomizationType::Rule,
-            Self::Prompts => CustomizationType::Prompt,
-            Self::Hooks => CustomizationType::Hook,
-        }
+/// The address of something.
+pub(super) fn uri_of(plugins: &[Plugin], place: &PartPlace) -> String {
+    match &place.within {
+        Within::Plugin(at, below) => uri::child(&plugins[*at].given.uri, below),
+        Within::Directory(..) | Within::App => place.id.clone(),
     }
 }
 
 /// Where something is shown.
-pub(super) struct Spot {
-    pub(super) id: String,
-    /// What decisions call it.
-    pub(super) key: String,
-    pub(super) uri: String,
-    /// The id of what it is in.
-    pub(super) container: String,
-    /// What decisions call what it is in.
-    pub(super) around: String,
-    place: Place,
-}
-
-enum Place {
-    Directory(Contents, String),
-    Plugin(usize),
-    App,
-}
-
-/// The spot of a thing with this file. A skill is in the directory that its folder is in.
-pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot {
-    for (at, plugin) in plugins.iter().enumerate() {
-        if let Some(below) = plugin.below(path) {
-            let id = format!("{}/{}", plugin.id, below.display());
-            let uri = uri::child(&plugin.given.uri, below);
-            return Spot::new(id, uri, plugin.id.clone(), Place::Plugin(at));
-        }
-    }
-    let parent = path.parent().unwrap_or(path);
-    let directory = match contents {
-        Contents::Skills => parent.parent().unwrap_or(parent),
-        _ => parent,
-    };
-    let directory = uri::file(directory);
-    let container = format!("{}:{directory}", contents as u8);
-    Spot::new(
-        uri::file(path),
-        uri::file(path),
-        container,
-        Place::Directory(contents, directory),
-    )
-}
-
-impl Spot {
-    fn new(id: String, uri: String, container: String, place: Place) -> Self {
-        Self {
-            key: key_of(&id),
-            around: key_of(&container),
-            id,
-            uri,
-            container,
-            place,
-        }
-    }
-}
-
-/// The spot of a skill, which decisions call by its name.
-pub(super) fn skill_spot(plugins: &[Plugin], skill: &Skill) -> Spot {
-    Spot {
-        key: skill_key(&skill.name),
-        ..spot(plugins, Contents::Skills, &skill.path)
-    }
-}
-
-/// The spot of an agent; one that a client defines has no file.
-pub(super) fn agent_spot(plugins: &[Plugin], agent: &AgentDefinition) -> Spot {
-    match &agent.path {
-        Some(path) => spot(plugins, Contents::Agents, path),
-        None => {
-            let id = format!("lodge:/agents/{}", agent.name);
-            Spot::new(id.clone(), id, APP_AGENTS.to_owned(), Place::App)
-        }
-    }
+struct Spot {
+    id: String,
+    uri: String,
 }
 
 /// Everything of a session's.
@@ -123,29 +50,32 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
         directories: BTreeMap::new(),
         plugins: plugins.iter().map(|_| Vec::new()).collect(),
         app: Vec::new(),
+        all: plugins,
+        app_id: String::new(),
         decisions,
     };
+    let brought = &super::plugins::brought(plugins);
     for (agent, on) in &offer.agents {
-        let spot = agent_spot(plugins, agent);
-        shelf.put(spot, *on, |spot, on| {
+        let place = PartPlace::of_agent(brought, agent);
+        shelf.put(place, *on, |spot, on| {
             ChildCustomization::Agent(agent_child(agent, spot, on))
         });
     }
     for (skill, on) in &offer.skills {
-        let spot = skill_spot(plugins, skill);
-        shelf.put(spot, *on, |spot, on| {
+        let place = PartPlace::of_skill(brought, skill);
+        shelf.put(place, *on, |spot, on| {
             ChildCustomization::Skill(skill_child(skill, spot, on))
         });
     }
     for (path, on) in &offer.instructions {
-        let spot = spot(plugins, Contents::Rules, path);
-        shelf.put(spot, *on, |spot, on| {
+        let place = PartPlace::of_file(brought, PartKind::Rules, path);
+        shelf.put(place, *on, |spot, on| {
             ChildCustomization::Rule(rule_child(path, spot, on))
         });
     }
     for (path, name, description) in &offer.commands {
-        let spot = spot(plugins, Contents::Prompts, path);
-        shelf.put(spot, true, |spot, _| {
+        let place = PartPlace::of_file(brought, PartKind::Prompts, path);
+        shelf.put(place, true, |spot, _| {
             ChildCustomization::Prompt(PromptCustomization {
                 id: spot.id.clone(),
                 uri: spot.uri.clone(),
@@ -159,8 +89,8 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
         });
     }
     for (path, on) in &offer.hooks {
-        let spot = spot(plugins, Contents::Hooks, path);
-        shelf.put(spot, *on, |spot, on| {
+        let place = PartPlace::of_file(brought, PartKind::Hooks, path);
+        shelf.put(place, *on, |spot, on| {
             ChildCustomization::Hook(HookCustomization {
                 id: spot.id.clone(),
                 uri: spot.uri.clone(),
@@ -177,7 +107,7 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
         let shown = server_shown(server, decisions);
         let has = |plugin: &Plugin| match &server.plugin {
             Some(root) => plugin.copied().is_some_and(|copied| copied.root == *root),
-            None => plugin.servers.contains(&server.name),
+            None => plugin.brought.servers.contains(&server.name),
         };
         let of = plugins.iter().position(has);
         match of {
@@ -189,36 +119,42 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
 }
 
 struct Shelf<'a> {
-    directories: BTreeMap<(Contents, String), Vec<ChildCustomization>>,
+    directories: BTreeMap<(PartKind, PathBuf), Vec<ChildCustomization>>,
     plugins: Vec<Vec<ChildCustomization>>,
     app: Vec<ChildCustomization>,
+    all: &'a [Plugin],
+    /// What apps' agents are in.
+    app_id: String,
     decisions: &'a Decisions,
 }
 
 impl Shelf<'_> {
-    fn put(&mut self, spot: Spot, on: bool, child: impl FnOnce(&Spot, bool) -> ChildCustomization) {
+    fn put(&mut self, place: PartPlace, on: bool, child: impl FnOnce(&Spot, bool) -> ChildCustomization) {
         // In a directory that is off everything is; what it was by itself is shown nevertheless.
-        let on = match self.decisions.get(&spot.around) {
-            Some(false) => self.decisions.get(&spot.key).copied().unwrap_or(true),
+        let decisions = &self.decisions.all;
+        let on = match decisions.is_on(&place.around) {
+            Some(false) => decisions.is_on(&place.key).unwrap_or(true),
             _ => on,
         };
-        let child = child(&spot, on);
-        match spot.place {
-            Place::Directory(contents, directory) => {
-                self.directories.entry((contents, directory)).or_default().push(child);
+        let uri = uri_of(self.all, &place);
+        let child = child(&Spot { id: place.id, uri }, on);
+        match place.within {
+            Within::Directory(kind, directory) => self.directories.entry((kind, directory)).or_default().push(child),
+            Within::Plugin(at, _) => self.plugins[at].push(child),
+            Within::App => {
+                self.app_id = place.container;
+                self.app.push(child);
             }
-            Place::Plugin(at) => self.plugins[at].push(child),
-            Place::App => self.app.push(child),
         }
     }
 
     fn list(self, plugins: &[Plugin], servers: Vec<Customization>) -> Vec<Customization> {
         let mut all: Vec<Customization> = Vec::new();
-        for ((contents, place), children) in self.directories {
-            let id = format!("{}:{place}", contents as u8);
+        for ((contents, directory), children) in self.directories {
+            let (id, place) = (directory_id(contents, &directory), uri::file(&directory));
             all.push(Customization::Directory(DirectoryCustomization {
                 name: place.rsplit('/').next().unwrap_or(&place).to_owned(),
-                enabled: self.decisions.get(&key_of(&id)).copied().unwrap_or(true),
+                enabled: self.decisions.all.is_on(&decision_key(&id)).unwrap_or(true),
                 id,
                 uri: place,
                 icons: None,
@@ -227,13 +163,14 @@ impl Shelf<'_> {
                 client_id: None,
                 load: loaded(),
                 children: Some(children),
-                contents: contents.kind(),
+                contents: kind(contents),
                 writable: true,
             }));
         }
         if !self.app.is_empty() {
             all.push(Customization::Plugin(PluginCustomization {
-                id: APP_AGENTS.to_owned(),
+                enablement: said(self.decisions.said(&decision_key(&self.app_id)), None),
+                id: self.app_id,
                 uri: "lodge:/agents".to_owned(),
                 name: "Agents of the app".to_owned(),
                 icons: None,
@@ -242,7 +179,6 @@ impl Shelf<'_> {
                 client_id: None,
                 load: loaded(),
                 children: Some(self.app),
-                enablement: said(self.decisions.said(&key_of(APP_AGENTS)), None),
                 version: None,
             }));
         }
@@ -260,12 +196,12 @@ fn loaded() -> Option<CustomizationLoadState> {
 
 /// Decisions as they are published: those of persons here, and what a client says of all sessions where nobody else did.
 fn said(
-    decided: &[CustomizationEnablement],
+    decided: Vec<CustomizationEnablement>,
     given: Option<&Vec<CustomizationEnablement>>,
 ) -> Option<Vec<CustomizationEnablement>> {
     let is_global = |said: &&CustomizationEnablement| matches!(said, CustomizationEnablement::Global { .. });
-    let mut all = decided.to_vec();
-    if !decided.iter().any(|said| is_global(&said)) {
+    let mut all = decided;
+    if !all.iter().any(|said| is_global(&said)) {
         all.extend(given.into_iter().flatten().find(is_global).cloned());
     }
     (!all.is_empty()).then_some(all)
@@ -274,7 +210,7 @@ fn said(
 fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &Decisions) -> PluginCustomization {
     let given = &plugin.given;
     PluginCustomization {
-        id: plugin.id.clone(),
+        id: plugin.brought.id.clone(),
         uri: given.uri.clone(),
         name: given.name.clone(),
         icons: given.icons.clone(),
@@ -289,7 +225,10 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
             }),
         }),
         children: plugin.copied().is_some().then_some(children),
-        enablement: said(decisions.said(&key_of(&plugin.id)), given.enablement.as_ref()),
+        enablement: said(
+            decisions.said(&decision_key(&plugin.brought.id)),
+            given.enablement.as_ref(),
+        ),
         version: given
             .version
             .clone()
@@ -300,11 +239,10 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
 fn server_shown(server: &Server, decisions: &Decisions) -> McpServerCustomization {
     let id = server_key(&server.name);
     // One that its file turns off is off, whoever decided it.
-    let off = [CustomizationEnablement::Session { enabled: false }];
-    let decided = match decisions.said(&id) {
-        [] if !server.on => &off,
-        said => said,
-    };
+    let mut decided = decisions.said(&id);
+    if decided.is_empty() && !server.on {
+        decided.push(CustomizationEnablement::Session { enabled: false });
+    }
     McpServerCustomization {
         enablement: said(decided, None),
         id,
@@ -371,7 +309,7 @@ fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
 /// What every session of the host has, wherever it works: the user's own.
 pub(crate) async fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
     let mut offer = Offer::of_draft(host.available_everywhere().await);
-    let decisions = Decisions::of(&Own::new(), None, &host.decisions().all());
+    let decisions = Decisions::of(&BTreeMap::new(), None, &host.decisions().all());
     offer.decided(&[], &decisions);
     let all = list(&offer, &[], &decisions);
     (!all.is_empty()).then_some(all)

@@ -7,7 +7,7 @@ mod shapes;
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -20,9 +20,8 @@ use ahp_types::{
     state::{Customization, RootState},
 };
 use lodge_door::Admission;
-use lodge_events::LodgeDirectories;
 use lodge_files::{Grants, Indexes, Scratch, Symbols};
-use lodge_host::{Change, Host, HostError, Session};
+use lodge_host::{Host, HostError};
 use lodge_http::Push;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -259,39 +258,6 @@ impl Face {
     pub(crate) fn uri_of(&self, id: &str) -> String {
         let address = self.host.marks().get(id).address;
         address.unwrap_or_else(|| uri::session(id))
-    }
-
-    /// Opens a session of the host's. A further chat has the approval mode and the directories of its session.
-    pub(crate) async fn open_session(&self, id: &str) -> Result<Session, HostError> {
-        let was_live = self.host.live(id).is_some();
-        let session = self.host.open_session(id).await?;
-        let about = session.state().about;
-        let Some(main) = about.chat_of() else {
-            return Ok(session);
-        };
-        let Ok(main) = self.host.open_session(main).await else {
-            return Ok(session);
-        };
-        if !was_live {
-            let approval = main.settings().approval;
-            session.configure(Change::Approval(approval)).await?;
-        }
-        let further = main.state().about.directories.further;
-        let (cwd, own) = (main.settings().cwd, about.directories.chosen);
-        // It stays where it runs, which comes first; of the rest it has what its session still has.
-        let has =
-            |(at, directory): &(usize, String)| *at == 0 || further.contains(directory) || cwd == Path::new(directory);
-        let chosen = own.map(|own| {
-            own.into_iter()
-                .enumerate()
-                .filter(has)
-                .map(|(_, directory)| directory)
-                .collect()
-        });
-        session
-            .configure(crate::talk::directories(&LodgeDirectories { further, chosen }))
-            .await?;
-        Ok(session)
     }
 
     /// Removes a session of the host's for good, with its chats.

@@ -106,7 +106,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if is_draft {
         adopt(request, &session, &main_id).await?;
     }
-    let main = face.open_session(&main_id).await.map_err(host_error)?;
+    let main = face.host.open_session(&main_id).await.map_err(host_error)?;
     let own = match &params.source {
         None => own,
         // It works where what it was made from does: that is what was spoken of there.

@@ -128,7 +128,7 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
         (inner.talks.get(chat).map(|talk| talk.host_id.clone()), has_begun)
     };
     let session = match id {
-        Some(id) => request.face.open_session(&id).await.ok(),
+        Some(id) => request.face.host.open_session(&id).await.ok(),
         None => None,
     };
     let known = match session {

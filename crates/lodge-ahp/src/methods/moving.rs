@@ -109,12 +109,11 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let _one = gate.lock().await;
     wake(face, chat).await?;
     let id = source(&face.inner.lock(), chat, true)?.chat_id;
-    let session = face.open_session(&id).await.map_err(host_error)?;
+    let session = face.host.open_session(&id).await.map_err(host_error)?;
     let mut directories = session.state().about.directories;
     if let Some(chosen) = &directories.chosen {
         directories.further = chosen.iter().skip(1).cloned().collect();
-        let works_in = session.configure(crate::talk::directories(&directories)).await;
-        works_in.map_err(RpcError::failed)?;
+        session.set_directories(&directories).await.map_err(RpcError::failed)?;
     }
     let summary = face.summary(&id).await;
     let mut guard = face.inner.lock();

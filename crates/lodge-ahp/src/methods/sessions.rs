@@ -556,7 +556,8 @@ impl Face {
         self.materialise(session).await?;
         let chat = self.default_chat(session).await;
         let id = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.host_id.clone());
-        self.open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
+        self.host
+            .open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
             .await
     }
 

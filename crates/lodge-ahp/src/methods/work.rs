@@ -60,5 +60,5 @@ async fn session(request: &Request<'_>, channel: &str) -> Result<Session, RpcErr
     };
     let chat = face.host.chat_at(channel).await.map_err(host_error)?;
     let id = chat.map_or(main, |chat| chat.id);
-    face.open_session(&id).await.map_err(host_error)
+    face.host.open_session(&id).await.map_err(host_error)
 }

@@ -9,7 +9,7 @@ use lodge_events::{AssistantMessage, Event, LodgePartial, Payload};
 
 use serde_json::json;
 
-use super::{Projector, Scope, Streaming, object, turns::End};
+use super::{Projector, Scope, object, turns::End};
 
 impl Projector {
     /// The chat in which an event only continues what streams there already. Such an event gives an action that comes by
@@ -83,12 +83,7 @@ impl Projector {
     /// A piece of an answer as the log has it: who listens has seen it, who reads the log or came late has not.
     pub(super) fn text_piece(&mut self, scope: Option<Scope>, piece: &LodgePartial) {
         let Some(scope) = scope else { return };
-        let shown = self.chat(&scope).text.shown(&piece.message_id);
-        let from = shown.checked_sub(piece.at as usize);
-        if let Some(rest) = from
-            .and_then(|from| piece.content.get(from..))
-            .filter(|rest| !rest.is_empty())
-        {
+        if let Some(rest) = self.chat(&scope).text.rest_of_piece(piece) {
             self.append_text(&scope, &piece.message_id, rest);
         }
     }
@@ -97,23 +92,31 @@ impl Projector {
         let Some(turn_id) = self.running_turn(scope) else {
             return;
         };
-        let chat = self.chat(scope);
-        if chat.text.id == id {
-            chat.text.length += content.len();
-            let action = ChatDeltaAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: content.to_owned(),
-                meta: None,
-            };
-            self.act(scope, StateAction::ChatDelta(action));
-        } else {
-            chat.text = Streaming {
-                id: id.to_owned(),
-                length: content.len(),
-            };
+        if self.chat(scope).text.append(id, content) {
             self.part(scope, markdown(id.to_owned(), content.to_owned()));
+        } else {
+            self.more_text(scope, turn_id, id, content);
         }
+    }
+
+    fn more_text(&mut self, scope: &Scope, turn_id: String, id: &str, content: &str) {
+        let action = ChatDeltaAction {
+            turn_id,
+            part_id: id.to_owned(),
+            content: content.to_owned(),
+            meta: None,
+        };
+        self.act(scope, StateAction::ChatDelta(action));
+    }
+
+    fn more_reasoning(&mut self, scope: &Scope, turn_id: String, id: &str, content: &str) {
+        let action = ChatReasoningAction {
+            turn_id,
+            part_id: id.to_owned(),
+            content: content.to_owned(),
+            meta: None,
+        };
+        self.act(scope, StateAction::ChatReasoning(action));
     }
 
     pub(super) fn reasoning_delta(&mut self, scope: Option<Scope>, id: &str, content: &str) {
@@ -123,45 +126,23 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
         };
-        let chat = self.chat(&scope);
-        if chat.reasoning.id == id {
-            chat.reasoning.length += content.len();
-            let action = ChatReasoningAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: content.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatReasoning(action));
-        } else {
-            chat.reasoning = Streaming {
-                id: id.to_owned(),
-                length: content.len(),
-            };
+        if self.chat(&scope).reasoning.append(id, content) {
             self.part(&scope, reasoning(id.to_owned(), content.to_owned()));
+        } else {
+            self.more_reasoning(&scope, turn_id, id, content);
         }
     }
 
     pub(super) fn complete_reasoning(&mut self, scope: Option<Scope>, id: &str, content: &str) {
         let Some(scope) = scope else { return };
-        let chat = self.chat(&scope);
-        let shown = chat.reasoning.shown(id);
-        chat.reasoning = Streaming {
-            id: id.to_owned(),
-            length: content.len(),
-        };
-        if shown == 0 && !content.is_empty() {
-            self.part(&scope, reasoning(id.to_owned(), content.to_owned()));
-        } else if let Some(rest) = content.get(shown..).filter(|rest| !rest.is_empty())
-            && let Some(turn_id) = self.running_turn(&scope)
-        {
-            let action = ChatReasoningAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: rest.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatReasoning(action));
+        match self.chat(&scope).reasoning.complete(id, content) {
+            Some((all, true)) => self.part(&scope, reasoning(id.to_owned(), all.to_owned())),
+            Some((rest, false)) => {
+                if let Some(turn_id) = self.running_turn(&scope) {
+                    self.more_reasoning(&scope, turn_id, id, rest);
+                }
+            }
+            None => {}
         }
     }
 
@@ -170,10 +151,8 @@ impl Projector {
         self.joined_late = false;
         let id = &message.message_id;
         let chat = self.chat(&scope);
-        let shown = chat.text.shown(id);
-        chat.text = Streaming::default();
-        let told_reasoning = !chat.reasoning.id.is_empty();
-        chat.reasoning = Streaming::default();
+        let rest = std::mem::take(&mut chat.text).complete(id, &message.content);
+        let told_reasoning = !std::mem::take(&mut chat.reasoning).id.is_empty();
         if let Some(thought) = message
             .reasoning_text
             .as_ref()
@@ -181,20 +160,14 @@ impl Projector {
         {
             self.part(&scope, reasoning(format!("{id}-reasoning"), thought.clone()));
         }
-        if shown == 0 {
-            if !message.content.is_empty() {
-                self.part(&scope, markdown(id.clone(), message.content.clone()));
+        match rest {
+            Some((all, true)) => self.part(&scope, markdown(id.clone(), all.to_owned())),
+            Some((rest, false)) => {
+                if let Some(turn_id) = self.running_turn(&scope) {
+                    self.more_text(&scope, turn_id, id, rest);
+                }
             }
-        } else if let Some(rest) = message.content.get(shown..).filter(|rest| !rest.is_empty())
-            && let Some(turn_id) = self.running_turn(&scope)
-        {
-            let action = ChatDeltaAction {
-                turn_id,
-                part_id: id.clone(),
-                content: rest.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatDelta(action));
+            None => {}
         }
         for request in message.tool_requests.iter().flatten() {
             self.tool_requested(&scope, request);

@@ -1,12 +1,11 @@
 //! What calls do to files, with both sides of each: people see the difference before they approve it, and afterwards.
 
-use std::path::PathBuf;
-
 use ahp_types::state::{
     ContentRef, FileEdit, FileEditCollection, FileEditDiffStats, FileEditSide, ToolResultContent,
     ToolResultFileEditContent,
 };
 use lodge_events::{Event, Payload, PermissionRequest, ToolExecutionComplete};
+use lodge_host::tool_calls::{DiffSide, UnifiedDiff};
 
 use super::Projector;
 use crate::uri;
@@ -14,27 +13,14 @@ use crate::uri;
 /// Tools of the host that tell what they did to a file as a unified diff.
 const EDITORS: [&str; 2] = ["create", "edit"];
 
-/// Which side of an edit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Before,
-    After,
-}
-
-impl Side {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-        }
-    }
-}
+/// How names of contents call a side of an edit.
+const SIDES: [(DiffSide, &str); 2] = [(DiffSide::Before, "before"), (DiffSide::After, "after")];
 
 /// The call and the side that a name of contents stands for.
-pub(crate) fn side_named(name: &str) -> Option<(&str, Side)> {
+pub(crate) fn side_named(name: &str) -> Option<(&str, DiffSide)> {
     let (head, _file) = name.rsplit_once('/')?;
-    [Side::Before, Side::After].into_iter().find_map(|side| {
-        let call = head.strip_suffix(side.name())?.strip_suffix('-')?;
+    SIDES.into_iter().find_map(|(side, word)| {
+        let call = head.strip_suffix(word)?.strip_suffix('-')?;
         Some((call, side))
     })
 }
@@ -46,76 +32,26 @@ pub(crate) struct Proposed {
     pub(crate) new: String,
 }
 
-/// A change of one file, as git writes it.
-#[derive(Debug, Clone)]
-pub(crate) struct UnifiedDiff {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
-}
-
-impl UnifiedDiff {
-    fn parse(text: &str) -> Option<Self> {
-        let names = text.lines().next()?.strip_prefix("diff --git ")?;
-        // The same name twice, behind `a/` and ` b/`; it may have spaces in it.
-        let length = names.len().checked_sub("a/ b/".len())? / 2;
-        let name = names.strip_prefix("a/")?.get(..length)?;
-        (names == format!("a/{name} b/{name}")).then(|| Self {
-            path: format!("/{name}").into(),
-            text: text.to_owned(),
-        })
-    }
-
-    pub(crate) fn makes_the_file(&self) -> bool {
-        self.text
-            .lines()
-            .nth(1)
-            .is_some_and(|line| line.starts_with("new file"))
-    }
-
-    fn changed_lines(&self) -> impl Iterator<Item = &str> {
-        let lines = self.text.split_inclusive('\n');
-        lines
-            .skip_while(|line| !line.starts_with("@@"))
-            .filter(|line| !line.starts_with("@@"))
-    }
-
-    /// What it shows of a side: the changed lines and those around them.
-    pub(crate) fn excerpt(&self, side: Side) -> String {
-        let (gone, mut shown) = (if side == Side::Before { '+' } else { '-' }, String::new());
-        let mut last_shown = false;
-        for line in self.changed_lines() {
-            match line.chars().next() {
-                // The line before has no end.
-                Some('\\') if last_shown => drop(shown.pop()),
-                Some(sign) if sign != gone && sign != '\\' => shown.push_str(&line[1..]),
-                _ => {}
-            }
-            last_shown = !line.starts_with(gone) && !line.starts_with('\\');
-        }
-        shown
-    }
-
-    /// The edit. Contents of its sides are read at addresses that name the call.
-    fn edit(&self, call: &str) -> FileEdit {
-        let count = |sign: char| self.changed_lines().filter(|line| line.starts_with(sign)).count();
-        let file = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let side = |side: Side| FileEditSide {
-            uri: uri::file(&self.path),
-            content: ContentRef {
-                uri: uri::content_side("", call, side.name(), &file),
-                size_hint: None,
-                content_type: None,
-                nonce: None,
-            },
-        };
-        FileEdit {
-            before: (!self.makes_the_file()).then(|| side(Side::Before)),
-            after: Some(side(Side::After)),
-            diff: Some(FileEditDiffStats {
-                added: i64::try_from(count('+')).ok(),
-                removed: i64::try_from(count('-')).ok(),
-            }),
-        }
+/// An edit. Contents of its sides are read at addresses that name the call.
+fn edit(diff: &UnifiedDiff, call: &str) -> FileEdit {
+    let file = diff.path.file_name().unwrap_or_default().to_string_lossy();
+    let [before, after] = SIDES.map(|(_, word)| FileEditSide {
+        uri: uri::file(&diff.path),
+        content: ContentRef {
+            uri: uri::content_side("", call, word, &file),
+            size_hint: None,
+            content_type: None,
+            nonce: None,
+        },
+    });
+    let (added, removed) = diff.counts();
+    FileEdit {
+        before: (!diff.makes_the_file()).then_some(before),
+        after: Some(after),
+        diff: Some(FileEditDiffStats {
+            added: i64::try_from(added).ok(),
+            removed: i64::try_from(removed).ok(),
+        }),
     }
 }
 
@@ -125,7 +61,7 @@ pub(super) fn proposed(request: &PermissionRequest, call: &str) -> Option<(FileE
         return None;
     };
     let diff = UnifiedDiff::parse(&write.diff)?;
-    let items = vec![diff.edit(call)];
+    let items = vec![edit(&diff, call)];
     let proposed = Proposed {
         diff,
         new: write.new_file_contents.clone()?,
@@ -137,7 +73,7 @@ pub(super) fn proposed(request: &PermissionRequest, call: &str) -> Option<(FileE
 pub(super) fn done(tool: &str, done: &ToolExecutionComplete) -> Option<ToolResultContent> {
     let told = done.result.as_ref()?.detailed_content.as_ref();
     let told = told.filter(|_| done.success && EDITORS.contains(&tool))?;
-    let FileEdit { before, after, diff } = UnifiedDiff::parse(told)?.edit(&done.tool_call_id);
+    let FileEdit { before, after, diff } = edit(&UnifiedDiff::parse(told)?, &done.tool_call_id);
     Some(ToolResultContent::FileEdit(ToolResultFileEditContent {
         before,
         after,
@@ -167,31 +103,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_tells_its_file_its_numbers_and_both_sides() {
-        let text = "diff --git a/w/a b.txt b/w/a b.txt\n--- a/w/a b.txt\n+++ b/w/a b.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n \
-                    three\n@@ -9 +9 @@\n-++nine\n\\ No newline at end of file\n+--9\n";
-        let diff = UnifiedDiff::parse(text).unwrap();
-        assert_eq!(diff.path, PathBuf::from("/w/a b.txt"));
-        assert_eq!(diff.excerpt(Side::Before), "one\ntwo\nthree\n++nine");
-        assert_eq!(diff.excerpt(Side::After), "one\n2\nthree\n--9\n");
-        let edit = diff.edit("call/1");
+    fn the_sides_of_an_edit_are_read_at_addresses_that_name_the_call() {
+        let diff = UnifiedDiff::parse("diff --git a/w/a b.txt b/w/a b.txt\n@@ -1 +1 @@\n-two\n+2\n").unwrap();
+        let edit = edit(&diff, "call/1");
         let stats = edit.diff.unwrap();
-        assert_eq!((stats.added, stats.removed), (Some(2), Some(2)));
+        assert_eq!((stats.added, stats.removed), (Some(1), Some(1)));
         let before = edit.before.unwrap();
         assert_eq!(before.uri, "file:///w/a%20b.txt");
         let (session, name) = uri::session_of_content(&before.content.uri).unwrap();
-        assert_eq!((session, side_named(&name)), ("", Some(("call/1", Side::Before))));
-        let new = UnifiedDiff::parse("diff --git a/x b/x\nnew file mode 100644\n").unwrap();
-        assert!(new.edit("c").before.is_none() && new.excerpt(Side::After).is_empty());
-        for odd in [
-            "",
-            "diff --git",
-            "diff --git a/x b/y\n",
-            "diff --git a b\n",
-            "Created file x",
-        ] {
-            assert!(UnifiedDiff::parse(odd).is_none(), "{odd}");
-        }
+        assert_eq!((session, side_named(&name)), ("", Some(("call/1", DiffSide::Before))));
         for odd in ["call-0", "call-before", "x/y"] {
             assert_eq!(side_named(odd), None, "{odd}");
         }

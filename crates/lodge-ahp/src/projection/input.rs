@@ -13,6 +13,7 @@ use ahp_types::{
     },
 };
 use lodge_events::{AskedKind, ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
+use lodge_host::tool_calls::plan_action_label;
 use serde_json::Value;
 
 use super::{Projector, Scope};
@@ -265,14 +266,11 @@ fn text_question(id: &str, title: Option<String>, message: String, required: boo
 
 fn exit_plan(asked: &ExitPlanModeRequested) -> ChatInputRequest {
     let options = asked.actions.iter().map(|action| {
-        let label = match action.as_str() {
-            "interactive" => "Approve and work step by step",
-            "autopilot" => "Approve and work on its own",
-            "autopilot_fleet" => "Approve and work with several agents",
-            "exit_only" => "Approve and leave plan mode",
-            other => other,
-        };
-        option(action.as_str(), label, *action == asked.recommended_action)
+        option(
+            action.as_str(),
+            plan_action_label(action),
+            *action == asked.recommended_action,
+        )
     });
     let question = ChatInputQuestion::SingleSelect(ChatInputSingleSelectQuestion {
         id: ANSWER.to_owned(),

@@ -13,29 +13,30 @@ mod shells;
 mod sign_in;
 mod subagents;
 mod taken;
-mod text;
 mod told;
 mod tools;
 mod turns;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
 
 use ahp_types::{
     StateAction,
     state::{ErrorInfo, Message, UsageInfo},
 };
 use lodge_events::{Event, Timestamp, Uuid};
-use lodge_host::Delivery;
+use lodge_host::{Delivery, StreamedText};
 use serde_json::{Map, Value};
 
 pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
-    edits::{Proposed, Side, difference_in, side_named},
+    edits::{Proposed, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{embedded, message_of, message_of_prompt},
-    text::timestamp,
-    tools::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, said_in},
+    tools::said_in,
 };
 
 /// Where an action goes.
@@ -103,20 +104,6 @@ struct Turn {
     command: bool,
 }
 
-/// Text that streams in: the part it goes to and how much of it came.
-#[derive(Debug, Clone, Default)]
-struct Streaming {
-    id: String,
-    length: usize,
-}
-
-impl Streaming {
-    /// How many bytes of this text are shown.
-    fn shown(&self, id: &str) -> usize {
-        if self.id == id { self.length } else { 0 }
-    }
-}
-
 #[derive(Debug, Default)]
 struct Chat {
     turn: Option<Turn>,
@@ -125,8 +112,8 @@ struct Chat {
     failed: Option<Turn>,
     /// Whether the last turn came to its end, rather than failed or was stopped.
     completed: bool,
-    text: Streaming,
-    reasoning: Streaming,
+    text: StreamedText,
+    reasoning: StreamedText,
     usage: Option<UsageInfo>,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
@@ -168,6 +155,8 @@ pub struct Projector {
     now: Timestamp,
     /// When the agent last did something.
     worked: Timestamp,
+    /// Where the session works: the log says it, and for who follows a session from its beginning its driver.
+    directory: PathBuf,
     /// Commands that go on in the background: from the shell's name to the call that started it.
     shells: HashMap<String, String>,
     out: Vec<Step>,
@@ -249,6 +238,18 @@ impl Projector {
         }
     }
 
+    /// Of a session that works in this directory, whose beginning may be missed.
+    pub fn in_directory(directory: impl AsRef<Path>) -> Self {
+        let mut projector = Self::default();
+        projector.works_in(directory);
+        projector
+    }
+
+    /// The session works in this directory.
+    pub(crate) fn works_in(&mut self, directory: impl AsRef<Path>) {
+        self.directory = directory.as_ref().to_owned();
+    }
+
     fn scopes(&self) -> Vec<Scope> {
         std::iter::once(Scope::Main)
             .chain(self.subs.keys().cloned().map(Scope::Sub))
@@ -276,6 +277,11 @@ impl Projector {
             Some(agent) => self.agents.get(agent).cloned().map(Scope::Sub),
         }
     }
+}
+
+/// A time as the protocol writes it: RFC 3339 in UTC with milliseconds.
+pub(crate) fn timestamp(time: Timestamp) -> String {
+    format!("{time:.3}")
 }
 
 /// The object in a value that is known to be one.

@@ -7,7 +7,7 @@ use ahp_types::{
 };
 use lodge_events::{Event, SubagentStarted};
 
-use super::{Projector, Scope, Step, text};
+use super::{Projector, Scope, Step, timestamp};
 
 impl Projector {
     pub(super) fn subagent_started(&mut self, event: &Event, started: &SubagentStarted) {
@@ -46,7 +46,7 @@ impl Projector {
             let work = BackgroundSubagentWork {
                 id: call.clone(),
                 label: started.agent_display_name.clone(),
-                started_at: text::timestamp(now),
+                started_at: timestamp(now),
                 meta: None,
                 // The state fills in the chat's address.
                 chat: call,

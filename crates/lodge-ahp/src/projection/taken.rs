@@ -23,6 +23,9 @@ impl Projector {
             self.activity(None);
         }
         match event.payload() {
+            Payload::SessionStart(start) => start.context.iter().for_each(|context| self.works_in(&context.cwd)),
+            Payload::SessionResume(resumed) => resumed.context.iter().for_each(|context| self.works_in(&context.cwd)),
+            Payload::SessionContextChanged(context) => self.works_in(&context.cwd),
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
             Payload::LodgeMessageWritten(written) => self.written(written),
             Payload::LodgeMessageQueued(_)
@@ -323,6 +326,48 @@ mod tests {
             let steps = projector.event(&Event::new(None, None, resumed));
             let reopened = |step: &Step| matches!(step, Step::Act(_, action) if matches!(**action, StateAction::ChatTurnResume(_)));
             assert!(steps.iter().any(reopened) && !projector.can_resume("t1"));
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_same_name_elsewhere_is_shown_as_what_it_is() {
+        for (asked, shown) in [("/w/a.rs", "`a.rs`"), ("/etc/a.rs", "`/etc/a.rs`")] {
+            let mut projector = Projector::in_directory("/w");
+            let user = lodge_events::UserMessage {
+                message_id: Some("t1".into()),
+                ..lodge_events::UserMessage::default()
+            };
+            projector.event(&Event::new(None, None, user));
+            let request = lodge_events::ToolRequest {
+                tool_call_id: "c1".into(),
+                name: "edit".into(),
+                arguments: Some(json!({ "path": "a.rs" })),
+                ..lodge_events::ToolRequest::default()
+            };
+            let message = lodge_events::AssistantMessage {
+                tool_requests: Some(vec![request]),
+                ..lodge_events::AssistantMessage::default()
+            };
+            projector.event(&Event::new(None, None, message));
+            let write = lodge_events::WritePermission {
+                tool_call_id: Some("c1".into()),
+                file_name: asked.into(),
+                ..lodge_events::WritePermission::default()
+            };
+            let request = lodge_events::PermissionRequested {
+                request_id: "r1".into(),
+                permission_request: write.into(),
+                ..lodge_events::PermissionRequested::default()
+            };
+            let steps = projector.event(&Event::new_ephemeral(None, None, request));
+            let said = steps.iter().find_map(|step| match step {
+                Step::Act(_, action) => match &**action {
+                    StateAction::ChatToolCallReady(ready) => Some(ready.invocation_message.as_text().to_owned()),
+                    _ => None,
+                },
+                _ => None,
+            });
+            assert_eq!(said.as_deref(), Some(&*format!("Editing {shown}")));
         }
     }
 }

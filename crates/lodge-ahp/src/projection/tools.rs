@@ -15,31 +15,24 @@ use ahp_types::{
 };
 use lodge_events::{
     AskedKind, AssistantToolCallDelta, ContentBlock, Event, LodgeAnswered, Payload, PermissionDecisionSource,
-    PermissionRequested, SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult,
-    ToolExecutionStart, ToolRequest,
+    PermissionRequested, SubagentStarted, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart,
+    ToolRequest,
 };
-use lodge_host::{SpillPointer, server_key};
+use lodge_host::{
+    SpillPointer, server_key,
+    tool_calls::{
+        OutputTail, PermissionChoice, RequestedCall, Tense, ToolKind, confirmation, correct_arguments, display_name,
+        edited_arguments, input_text, is_hidden, sentence,
+    },
+};
 use serde_json::{Value, json};
 
 use super::{
     Projector, Question, Scope, Step,
     edits::{self, Proposed},
-    object, text,
+    object,
 };
 use crate::uri;
-
-/// Tools that people do not see: they speak through other events.
-const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
-
-/// Output of a running tool is shown as its last bytes, and not more often than this.
-const TAIL: usize = 4096;
-const PAUSE_MS: i64 = 100;
-
-/// The options of every confirmation.
-pub(crate) const ALLOW_ONCE: &str = "allow-once";
-pub(crate) const ALLOW_SESSION: &str = "allow-session";
-pub(crate) const ALLOW_ALWAYS: &str = "allow-always";
-pub(crate) const DENY: &str = "deny";
 
 /// A call, as far as later events need to know it.
 #[derive(Debug, Clone)]
@@ -47,8 +40,7 @@ pub(super) struct Call {
     pub(super) scope: Scope,
     pub(super) name: String,
     pub(super) arguments: Value,
-    output: String,
-    output_shown: Option<Timestamp>,
+    output: OutputTail,
     /// Whether clients know that it runs.
     runs: bool,
     /// Whether somebody said that it must not run.
@@ -56,7 +48,7 @@ pub(super) struct Call {
     /// What a person was asked about it, where only the log tells: the question, and what it was for.
     asked: Option<(String, String)>,
     /// The option that somebody chose who was asked.
-    chosen: Option<&'static str>,
+    chosen: Option<PermissionChoice>,
     /// Whether one of them is to run it.
     is_clients: bool,
     /// What it wants to write, while a person is asked about it.
@@ -211,7 +203,7 @@ impl Projector {
     /// Makes the call known and shows it. Known already: only what is new about it is kept.
     fn start(&mut self, scope: &Scope, id: &str, named: Named<'_>, arguments: Option<Value>) {
         let name = named.name;
-        if HIDDEN.contains(&name) {
+        if is_hidden(name) {
             return;
         }
         if let Some(call) = self.calls.get_mut(id) {
@@ -227,8 +219,7 @@ impl Projector {
             scope: scope.clone(),
             name: name.to_owned(),
             arguments,
-            output: String::new(),
-            output_shown: None,
+            output: OutputTail::default(),
             runs: false,
             denied: false,
             asked: None,
@@ -245,10 +236,10 @@ impl Projector {
         let action = ChatToolCallStartAction {
             turn_id,
             tool_call_id: id.to_owned(),
-            meta: text::kind(name).map(|kind| object(json!({ "toolKind": kind }))),
+            meta: icon(name).map(|kind| object(json!({ "toolKind": kind }))),
             tool_name: name.to_owned(),
             // A title that a server gives the tool comes with the whole message, when clients know the call already.
-            display_name: text::display_name(name),
+            display_name: display_name(name),
             intention: named.intention.map(str::to_owned),
             contributor,
         };
@@ -258,7 +249,12 @@ impl Projector {
     fn permission_requested(&mut self, scope: Option<Scope>, asked: &PermissionRequested) {
         let request = &asked.permission_request;
         let id = request.tool_call_id().unwrap_or(&asked.request_id).to_owned();
-        let (tool, arguments, intention) = text::asked(request);
+        let RequestedCall {
+            tool,
+            arguments,
+            intention,
+            ..
+        } = RequestedCall::new(request, &self.directory);
         if !self.calls.contains_key(&id) {
             let Some(scope) = scope else { return };
             let named = Named {
@@ -277,7 +273,7 @@ impl Projector {
         };
         call.proposed = proposed;
         // A hook may have changed what the call said: people see what they are asked about.
-        text::correct(&mut call.arguments, &arguments);
+        correct_arguments(&mut call.arguments, &arguments, &self.directory);
         let call = call.clone();
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
@@ -293,9 +289,9 @@ impl Projector {
             meta: None,
             contributor: call.server(),
             intention: intention.filter(|text| !text.is_empty()).map(str::to_owned),
-            invocation_message: text::sentence(&call.name, arguments, false).into(),
-            tool_input: text::input(arguments).map(ToolInput::Inline),
-            confirmation_title: Some(text::confirmation(request).into()),
+            invocation_message: sentence(&call.name, arguments, Tense::Present).into(),
+            tool_input: input_text(arguments).map(ToolInput::Inline),
+            confirmation_title: Some(confirmation(request).into()),
             risk_assessment: None,
             edits,
             editable: (!call.arguments.is_null()).then_some(true),
@@ -309,7 +305,7 @@ impl Projector {
     pub(crate) fn edited(&self, call: &str, input: &str) -> Result<Value, String> {
         let call = self.calls.get(call).filter(|call| !call.arguments.is_null());
         let call = call.ok_or_else(|| "the input of this tool call cannot be edited".to_owned())?;
-        text::edited(&call.arguments, input)
+        edited_arguments(&call.arguments, input)
     }
 
     /// The log has the question and its answer, and not what live clients were shown of them: that is made from both.
@@ -317,7 +313,7 @@ impl Projector {
         let Some(id) = &answered.tool_call_id else { return };
         let by_rule = answered.by.rule == Some(true);
         let Some(call) = self.calls.get_mut(id) else { return };
-        call.chosen = option_of(&answered.answer).filter(|_| !by_rule);
+        call.chosen = PermissionChoice::of_answer(&answered.answer).filter(|_| !by_rule);
         let Some((_, intention)) = call.asked.take_if(|(request, _)| *request == answered.request_id) else {
             return;
         };
@@ -325,7 +321,7 @@ impl Projector {
             return;
         }
         // The question said what was to run; what a person made of it came after.
-        let asked = text::sentence(&call.name, &call.arguments, false);
+        let asked = sentence(&call.name, &call.arguments, Tense::Present);
         if let Some(edited) = answered.answer.get("arguments") {
             call.arguments = edited.clone();
         }
@@ -366,7 +362,7 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
         };
-        let selected_option_id = call_chosen.map(str::to_owned);
+        let selected_option_id = call_chosen.map(|choice| choice.id().to_owned());
         let how = if by_rule {
             ToolCallConfirmationReason::Setting
         } else {
@@ -429,16 +425,7 @@ impl Projector {
         let Some(call) = self.calls.get_mut(&partial.tool_call_id) else {
             return;
         };
-        call.output.push_str(&partial.partial_output);
-        if call.output.len() > 2 * TAIL {
-            let cut = call.output.ceil_char_boundary(call.output.len() - TAIL);
-            call.output.drain(..cut);
-        }
-        let recent = call
-            .output_shown
-            .is_some_and(|shown| now.as_millisecond() - shown.as_millisecond() < PAUSE_MS);
-        if !recent {
-            call.output_shown = Some(now);
+        if call.output.push(&partial.partial_output, now) {
             self.show_content(&partial.tool_call_id);
         }
     }
@@ -446,9 +433,8 @@ impl Projector {
     pub(super) fn show_content(&mut self, id: &str) {
         let Some(call) = self.calls.get(id) else { return };
         let (scope, mut content) = (call.scope.clone(), call.pinned.clone());
-        if !call.output.is_empty() {
-            let cut = call.output.ceil_char_boundary(call.output.len().saturating_sub(TAIL));
-            content.push(text_content(call.output[cut..].to_owned()));
+        if !call.output.last().is_empty() {
+            content.push(text_content(call.output.last().to_owned()));
         }
         // Output of what outlived its turn belongs to no other one.
         let Some(turn_id) = self.chat(&scope).turn.as_ref().map(|turn| turn.id.clone()) else {
@@ -536,7 +522,7 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
-        let mut past_tense = text::sentence(&call.name, &call.arguments, true);
+        let mut past_tense = sentence(&call.name, &call.arguments, Tense::Past);
         if let Some(code) = super::shells::failed(&call.pinned) {
             past_tense.push_str(&format!(" (exit code {code})"));
         }
@@ -567,8 +553,8 @@ fn ready_action(turn_id: String, id: &str, call: &Call) -> ChatToolCallReadyActi
         meta: None,
         contributor: call.server(),
         intention: None,
-        invocation_message: text::sentence(&call.name, &call.arguments, false).into(),
-        tool_input: text::input(&call.arguments).map(ToolInput::Inline),
+        invocation_message: sentence(&call.name, &call.arguments, Tense::Present).into(),
+        tool_input: input_text(&call.arguments).map(ToolInput::Inline),
         confirmation_title: None,
         risk_assessment: None,
         edits: None,
@@ -581,43 +567,32 @@ fn ready_action(turn_id: String, id: &str, call: &Call) -> ChatToolCallReadyActi
 /// What questions say that are for nothing in particular.
 const KINDS: [&str; 8] = ["shell", "write", "read", "mcp", "url", "memory", "custom-tool", "hook"];
 
-/// The option that an answer in the log stands for.
-fn option_of(answer: &Value) -> Option<&'static str> {
-    match answer["decision"].as_str()? {
-        "approve-once" => Some(ALLOW_ONCE),
-        "approve-edited" if answer["forSession"] == true => Some(ALLOW_SESSION),
-        "approve-edited" => Some(ALLOW_ONCE),
-        "approve-for-session" => Some(ALLOW_SESSION),
-        "approve-for-location" => Some(ALLOW_ALWAYS),
-        "deny" | "reject" => Some(DENY),
-        _ => None,
-    }
-}
-
 /// What a person can choose.
 fn options() -> Vec<ConfirmationOption> {
-    let option = |id: &str, label: &str, kind, group| ConfirmationOption {
-        id: id.to_owned(),
-        label: label.to_owned(),
-        kind,
-        group: Some(group),
+    let option = |choice: PermissionChoice| {
+        let (kind, group) = match choice {
+            PermissionChoice::Deny => (ConfirmationOptionKind::Deny, 1),
+            _ => (ConfirmationOptionKind::Approve, 0),
+        };
+        ConfirmationOption {
+            id: choice.id().to_owned(),
+            label: choice.label().to_owned(),
+            kind,
+            group: Some(group),
+        }
     };
-    vec![
-        option(ALLOW_ONCE, "Allow once", ConfirmationOptionKind::Approve, 0),
-        option(
-            ALLOW_SESSION,
-            "Allow for this session",
-            ConfirmationOptionKind::Approve,
-            0,
-        ),
-        option(
-            ALLOW_ALWAYS,
-            "Always allow in this project",
-            ConfirmationOptionKind::Approve,
-            0,
-        ),
-        option(DENY, "Deny", ConfirmationOptionKind::Deny, 1),
-    ]
+    PermissionChoice::ALL.map(option).into()
+}
+
+/// The word that editors show an icon for.
+fn icon(tool: &str) -> Option<&'static str> {
+    match ToolKind::of(tool) {
+        ToolKind::Command => Some("terminal"),
+        ToolKind::Read => Some("read"),
+        ToolKind::Search | ToolKind::Find => Some("search"),
+        ToolKind::Subagent => Some("subagent"),
+        _ => None,
+    }
 }
 
 fn text_content(text: String) -> ToolResultContent {

@@ -8,8 +8,9 @@ use ahp_types::{
     state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin},
 };
 use lodge_events::{AgentMode, COMMAND_SOURCE, Event, Timestamp, UserMessage};
+use lodge_host::{StreamedText, is_from_person};
 
-use super::{Mark, Projector, Scope, Streaming, Turn, message::completed, message_of, text};
+use super::{Mark, Projector, Scope, Turn, message::completed, message_of, timestamp};
 
 /// How a turn ends.
 pub(super) enum End {
@@ -27,11 +28,7 @@ impl Projector {
             return;
         }
         let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
-        let from_person = user
-            .source
-            .as_deref()
-            .is_none_or(|source| source == "user" || source == COMMAND_SOURCE)
-            && user.is_autopilot_continuation != Some(true);
+        let from_person = is_from_person(user);
         let command = user.agent_mode == Some(AgentMode::Shell) && user.source.as_deref() == Some(COMMAND_SOURCE);
         let now = self.now;
         let was_queued = scope == Scope::Main && self.message_said(user);
@@ -116,7 +113,7 @@ impl Projector {
         chat.failed = None;
         let action = ChatTurnStartedAction {
             turn_id: id.clone(),
-            started_at: text::timestamp(started),
+            started_at: timestamp(started),
             message,
             queued_message_id: queued.then_some(id),
             meta: None,
@@ -175,9 +172,9 @@ impl Projector {
         chat.failed = matches!(end, End::Error(_, true)).then(|| turn.clone());
         // A turn that is resumed goes on with the same answer.
         if chat.failed.is_none() {
-            chat.text = Streaming::default();
+            chat.text = StreamedText::default();
         }
-        chat.reasoning = Streaming::default();
+        chat.reasoning = StreamedText::default();
         let (turn_id, meta) = (turn.id, None);
         let duration = (worked.as_millisecond() - turn.started.as_millisecond()).max(0);
         let action = match end {

@@ -1,6 +1,6 @@
 //! One session as the host holds it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ahp_types::state::{
     AnnotationsSummary, ChangesSummary, ChatSummary, FileEdit, SessionChatSummary, SessionState, SessionStatus,
@@ -10,7 +10,7 @@ use lodge_http::Outcome;
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
-use crate::{customizations::Own, session_config};
+use crate::session_config;
 
 /// The bits of a status that say what goes on; the others are flags of the person.
 pub(crate) const ACTIVITY_BITS: u32 = 31;
@@ -34,7 +34,7 @@ pub(crate) struct SessionEntry {
     /// How many annotations it has.
     pub(crate) annotations: Option<AnnotationsSummary>,
     /// What was turned on and off for it alone.
-    pub(crate) decisions: Own,
+    pub(crate) decisions: BTreeMap<String, bool>,
     /// How much of that the agent does not know yet.
     pub(crate) undone: usize,
 }
@@ -56,7 +56,7 @@ impl SessionEntry {
             diffs: Vec::new(),
             dirty: false,
             annotations: None,
-            decisions: Own::new(),
+            decisions: BTreeMap::new(),
             undone: 0,
         }
     }

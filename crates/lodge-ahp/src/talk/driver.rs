@@ -162,6 +162,13 @@ impl Driver {
         }
     }
 
+    /// A session that was just made began before anybody followed it.
+    fn tell_directory(&self, session: &Session) {
+        if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+            talk.projector_mut().works_in(session.settings().cwd);
+        }
+    }
+
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
         self.follow();
@@ -193,10 +200,10 @@ impl Driver {
         }
     }
 
-    /// The session left memory.
-    fn ended(&mut self) {
-        if self.live.as_ref().is_some_and(|live| live.session.has_ended()) {
-            self.live = None;
+    /// The session left memory. What it did before is shown first.
+    async fn ended(&mut self) {
+        if let Some(live) = self.live.take_if(|live| live.session.has_ended()) {
+            live.shown.caught_up().await;
             self.face.detached(&self.chat);
         }
     }
@@ -235,7 +242,7 @@ impl Driver {
 
     /// Makes or opens the session behind the conversation. False when that was done before.
     async fn open(&mut self) -> Result<bool, HostError> {
-        self.ended();
+        self.ended().await;
         if self.live.is_some() {
             return Ok(false);
         }
@@ -245,10 +252,11 @@ impl Driver {
         });
         let session = match self.draft.take() {
             Some(draft) => self.create(draft).await?,
-            None => self.face.open_session(&self.host_id).await?,
+            None => self.face.host.open_session(&self.host_id).await?,
         };
         let events = session.subscribe(QUEUE);
         self.attach(session.clone(), events).await?;
+        self.tell_directory(&session);
         self.follow();
         // Where it works may have changed while it was made.
         while let Some(places) = self.go_live(&session, has.as_ref()) {
@@ -375,7 +383,7 @@ impl Driver {
             }
             // What was still to be prepared for it is not.
             Effect::Withdrawn(_) | Effect::Said(_) => return,
-            Effect::Ended => return self.ended(),
+            Effect::Ended => return self.ended().await,
             Effect::Customized => return self.show_customizations().await,
             Effect::Decided => return self.decided().await,
             Effect::Server { id, wish } => return self.wish(&id, wish).await,

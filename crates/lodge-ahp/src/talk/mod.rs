@@ -11,8 +11,7 @@ mod stream;
 use std::path::PathBuf;
 
 use ahp_types::state::{Message, SessionActiveClient};
-use lodge_events::LodgeDirectories;
-use lodge_host::{Answer, AnsweredBy, Approval, Change, Delivery, Environment, HostError, Mode};
+use lodge_host::{Answer, AnsweredBy, Approval, Delivery, Environment, HostError, Mode};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
@@ -119,15 +118,6 @@ pub(crate) struct Directories {
     pub(crate) further: Vec<PathBuf>,
     /// Those of all that it has, when it has not all.
     pub(crate) chosen: Option<Vec<PathBuf>>,
-}
-
-/// What makes an agent work in these directories.
-pub(crate) fn directories(told: &LodgeDirectories) -> Change {
-    let paths = |all: &[String]| all.iter().map(PathBuf::from).collect();
-    Change::ChatDirectories {
-        further: paths(&told.further),
-        chosen: told.chosen.as_deref().map(paths),
-    }
 }
 
 impl Setting {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use lodge_agent::{
-    Agent, Approval, EVENTS_VERSION, Facts, GitContext, Mode, NewAgent, PRODUCER, Remote, Reopen, Settings, Supply,
-    limits,
+    Agent, Approval, Change, EVENTS_VERSION, Facts, GitContext, Mode, NewAgent, PRODUCER, Remote, Reopen, Settings,
+    Supply, limits,
 };
 use lodge_events::{
     Event, LodgeApproval, LodgeDirectories, LodgeNamed, LodgeWorktreeWanted, SessionInfo, SessionModeChanged,
@@ -137,6 +137,7 @@ impl Host {
         session.use_mcp_files(new.mcp_files);
         session.add_mcp_servers(new.mcp_servers);
         session.apply_server_switches();
+        session.apply_known_decisions().await?;
         if let Some(agent) = &new.agent
             && let Err(error) = session.select_agent(Some(agent.clone())).await
         {
@@ -208,13 +209,30 @@ impl Host {
         Ok(session)
     }
 
-    /// A session, from memory or from its log. Nothing is recorded by this, but repairs are.
+    /// A session, from memory or from its log. Nothing is recorded by this, but repairs are. A further chat has the approval mode
+    /// and the directories of its session.
     pub async fn open_session(&self, id: &str) -> Result<Session, HostError> {
         self.open_stored(id, &Storage::default()).await
     }
 
     /// The same for a session whose files a client keeps.
     pub async fn open_stored(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
+        let was_live = self.live(id).is_some();
+        let session = self.open_alone(id, storage).await?;
+        let about = session.state().about;
+        if let Some(main) = about.chat_of()
+            && let Ok(main) = self.open_alone(main, &Storage::default()).await
+        {
+            if !was_live {
+                let approval = main.settings().approval;
+                session.configure(Change::Approval(approval)).await?;
+            }
+            session.work_where(&main, &about.directories).await?;
+        }
+        Ok(session)
+    }
+
+    async fn open_alone(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
         if let Some(session) = self.live(id) {
             // One that nobody has open any more is from now on the caller's.
             if self.1.is_some() && session.clients() == 0 && !session.is_busy() {
@@ -254,6 +272,7 @@ impl Host {
         let session = self.start_with(id, opened, facts, settings, storage, remote)?;
         session.use_mcp_files(McpFiles::default());
         session.apply_server_switches();
+        session.apply_known_decisions().await?;
         // Before anybody else gets it: what they see is what it ends with.
         if let Err(error) = session.finish_interrupted().await {
             let message = format!("A rewind was interrupted and cannot be finished: {error}");

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lodge_events::{LodgeChat, LodgeDirectories};
 use lodge_host::{
-    AgentError, Answer, Delivery, Ending, HostError, Lifecycle, ListFilter, McpFiles, NewSession, PermissionDecision,
-    Prompt, Resume, Session,
+    AgentError, Answer, Approval, Change, Decision, Delivery, Ending, HostError, Lifecycle, ListFilter, McpFiles,
+    NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
 };
 
 use crate::kit::{Probe, chain_of, host_at, host_on, house, log_of, shared_host_at};
@@ -361,4 +362,80 @@ async fn a_session_that_reads_no_mcp_files_reads_none_that_come_later() {
     };
     assert_eq!(names(&on.session), ["late"]);
     assert_eq!(names(&off.session), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_chat_has_the_approval_mode_and_directories_of_its_session_whoever_opens_it() {
+    let house = house();
+    let (work, one, two) = (house.cwd(), house.dir.path().join("one"), house.dir.path().join("two"));
+    for directory in [&one, &two] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    let main = house.session_with(NewSession {
+        id: Some("main".into()),
+        additional_directories: vec![one.clone(), two.clone()],
+        ..NewSession::default()
+    });
+    let main = main.await.session;
+    let chat = LodgeChat {
+        session: Some("main".into()),
+        address: "ahp-chat:/aside".into(),
+        ..LodgeChat::default()
+    };
+    let chat = NewSession {
+        id: Some("chat".into()),
+        cwd: Some(work.clone()),
+        chat: Some(chat),
+        ..NewSession::default()
+    };
+    let chat = house.host.create(chat).await.unwrap();
+    let chosen = [&work, &one, &two].map(|path| path.display().to_string()).into();
+    let all = LodgeDirectories {
+        chosen: Some(chosen),
+        ..LodgeDirectories::default()
+    };
+    chat.set_directories(&all).await.unwrap();
+    drop(chat);
+    assert!(house.host.close("chat").await);
+    main.configure(Change::Approval(Approval::ApproveAll)).await.unwrap();
+    main.configure(Change::AdditionalDirectories(vec![two.clone()]))
+        .await
+        .unwrap();
+    let chat = house.host.open_session("chat").await.unwrap().settings();
+    assert_eq!((chat.cwd, chat.additional_directories), (work, vec![two]));
+    assert_eq!(chat.approval, Approval::ApproveAll);
+}
+
+#[tokio::test]
+async fn what_is_decided_about_files_holds_in_every_session_whoever_opens_it() {
+    let house = house();
+    let agents = house.cwd().join(".github/agents");
+    std::fs::create_dir_all(&agents).unwrap();
+    for name in ["knitter", "weaver"] {
+        let text = format!("---\nname: {name}\ndescription: works\n---\nYou work.\n");
+        std::fs::write(agents.join(format!("{name}.md")), text).unwrap();
+    }
+    let file = PartPlace::of_file(&[], PartKind::Agents, &agents.join("knitter.md"));
+    let off = |decision: &mut Decision| decision.everywhere = Some(false);
+    house.host.decisions().decide(&file.key, off).unwrap();
+    let is_on = async |session: &Session| {
+        let found = session.found_agents().await.unwrap().into_iter();
+        let found = found.map(|(agent, on)| (agent.name, on));
+        found.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let new = house.session().await.session;
+    let seen = is_on(&new).await;
+    assert_eq!((seen["knitter"], seen["weaver"]), (false, true));
+    // What is said of the session counts more; in a directory that is off everything is.
+    let switches = [(file.key.clone(), true)].into();
+    new.set_switches(switches).unwrap();
+    let id = new.id().to_owned();
+    drop(new);
+    assert!(house.host.close(&id).await);
+    let seen = is_on(&house.host.open_session(&id).await.unwrap()).await;
+    assert_eq!((seen["knitter"], seen["weaver"]), (true, true));
+    assert!(house.host.close(&id).await);
+    house.host.decisions().decide(&file.around, off).unwrap();
+    let seen = is_on(&house.host.open_session(&id).await.unwrap()).await;
+    assert_eq!((seen["knitter"], seen["weaver"]), (false, false));
 }

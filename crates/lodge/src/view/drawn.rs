@@ -1,6 +1,6 @@
 //! A turn on a terminal, as the conversation shows it: the session's events become what an AHP client would see, and that is printed.
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use ahp::ahp_types::StateAction;
 use lodge_ahp::projection::{Projector, Scope, Step};
@@ -26,9 +26,9 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    pub(super) fn new(scheme: Scheme, size: Size) -> Self {
+    pub(super) fn new(scheme: Scheme, size: Size, directory: &Path) -> Self {
         Self {
-            projector: Projector::default(),
+            projector: Projector::in_directory(directory),
             feed: Feed::new(scheme),
             size,
             activity: None,

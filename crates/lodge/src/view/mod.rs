@@ -4,7 +4,7 @@
 mod drawn;
 mod lines;
 
-use std::io;
+use std::{io, path::Path};
 
 use lodge_events::{Event, Payload, PermissionResultKind};
 use lodge_terminal::{Body, Scheme};
@@ -45,11 +45,12 @@ struct Failure {
 }
 
 impl<'a> View<'a> {
-    /// A view of a turn of which nothing is shown. The scheme is for a terminal that can be drawn on.
-    pub(crate) fn new(json: bool, scheme: Scheme, console: &'a mut Console) -> Self {
+    /// A view of a turn of which nothing is shown, in a session that works in a directory. The scheme is for a terminal that can be
+    /// drawn on.
+    pub(crate) fn new(json: bool, scheme: Scheme, directory: &Path, console: &'a mut Console) -> Self {
         let how = match console.terminal.screen {
             _ if json => How::Json,
-            Some(screen) => How::Drawn(Box::new(Drawn::new(scheme, screen))),
+            Some(screen) => How::Drawn(Box::new(Drawn::new(scheme, screen, directory))),
             None => How::Lines(Lines::new(console.terminal.stderr)),
         };
         Self {

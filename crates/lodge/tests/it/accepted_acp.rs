@@ -87,9 +87,9 @@ fn what_an_editor_saw_taken_up_is_there_once_after_kill_9() {
         let mut editor = Editor::ready(&home);
         let session = editor.new_session();
         let said = act(&mut editor, &session, last);
-        running.kill();
-        // Before it starts a host of its own.
+        // First, so that it starts no host of its own.
         editor.running.kill();
+        running.kill();
         running.finish();
         let mut running = host(&home);
         let mut editor = Editor::ready(&home);

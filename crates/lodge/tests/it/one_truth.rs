@@ -2,16 +2,21 @@
 //! deleted that is derived from the logs and the registers.
 //!
 //! A row says what changes and through which face, and how each face that has a word for it tells it. Where there is none the
-//! row has a blank: the SDKs know nothing of read and archived marks and of drafts of text, and AHP nothing of schedules and of
-//! sums of a session. The terminal is a client of AHP: it shows what AHP says.
+//! row has a blank: the SDKs know nothing of read and archived marks and of drafts of text, AHP nothing of schedules and of sums
+//! of a session, and editors (ACP) nothing of any of these, of what is switched off and of messages that wait. The terminal is a
+//! client of AHP: it shows what AHP says.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use testkit::Home;
 
 use crate::{
     accepted::Client,
+    acp::Editor,
     strangers::{Host, Sdk},
 };
 
@@ -23,6 +28,8 @@ type Sees = Box<dyn Fn(&Value) -> bool>;
 enum Change {
     Ahp(On, Value),
     Sdk(&'static str, Value),
+    /// By an editor.
+    Acp(&'static str, Value),
     /// An app has a turn that ends.
     Turn(&'static str),
 }
@@ -40,6 +47,17 @@ struct Row {
     ahp: Option<(On, Sees)>,
     /// How an app sees it.
     sdk: Option<(&'static str, Sees)>,
+    /// How an editor sees it that loads the session, or lists it.
+    acp: Option<Sees>,
+}
+
+impl Row {
+    fn in_editors(self, sees: Sees) -> Self {
+        Self {
+            acp: Some(sees),
+            ..self
+        }
+    }
 }
 
 fn sees(fits: impl Fn(&Value) -> bool + 'static) -> Sees {
@@ -57,6 +75,15 @@ fn has(text: impl Into<String>) -> Sees {
     sees(move |found| found.to_string().contains(&text))
 }
 
+/// Both in the answer, one before the other.
+fn in_order(texts: [&'static str; 2]) -> Sees {
+    sees(move |found| {
+        let found = found.to_string();
+        let [first, last] = texts.map(|text| found.find(text));
+        first.is_some() && first < last
+    })
+}
+
 /// The thing of this name, with this at a key.
 fn named(name: &'static str, key: &'static str, value: impl Into<Value>) -> Sees {
     let value = value.into();
@@ -71,6 +98,20 @@ fn named(name: &'static str, key: &'static str, value: impl Into<Value>) -> Sees
     sees(move |found| find(found, name).is_some_and(|thing| thing.pointer(key) == Some(&value)))
 }
 
+/// What is chosen for an option of an editor.
+fn option(id: &'static str, value: &'static str) -> Sees {
+    sees(move |seen| {
+        let options = seen["configOptions"].as_array().into_iter().flatten();
+        options
+            .filter(|option| option["id"] == id)
+            .any(|option| option["currentValue"] == value)
+    })
+}
+
+fn choose(id: &str, value: &str) -> Value {
+    json!({ "configId": id, "value": value })
+}
+
 fn config(key: &str, value: &str) -> Value {
     json!({ "type": "session/configChanged", "config": { key: value } })
 }
@@ -78,6 +119,12 @@ fn config(key: &str, value: &str) -> Value {
 fn pending(id: &str, text: &str) -> Value {
     let message = json!({ "text": text, "origin": { "kind": "user" } });
     json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message })
+}
+
+fn steering(id: &str, text: &str) -> Value {
+    let mut message = pending(id, text);
+    message["kind"] = "steering".into();
+    message
 }
 
 fn toggle(id: String, kind: &str) -> Value {
@@ -89,12 +136,19 @@ const READ: u64 = 32;
 const ARCHIVED: u64 = 64;
 
 fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<(&'static str, Sees)>) -> Row {
-    Row { what, change, ahp, sdk }
+    let acp = None;
+    Row {
+        what,
+        change,
+        ahp,
+        sdk,
+        acp,
+    }
 }
 
 /// What can be set about a session.
 fn settings(work: &Path) -> Vec<Row> {
-    use Change::{Ahp, Sdk, Turn};
+    use Change::{Acp, Ahp, Sdk, Turn};
     let flag = |bit: u64| sees(move |state| state["status"].as_u64().is_some_and(|status| status & bit != 0));
     let uri = |name: &str| format!("file://{}", work.join(name).display());
     let path = |name: &str| work.join(name).display().to_string();
@@ -113,34 +167,68 @@ fn settings(work: &Path) -> Vec<Row> {
             Ahp(On::Session, config("model", "mine")),
             Some((On::Session, at("/config/values/model", "mine"))),
             Some(("session.model.getCurrent", at("/modelId", "mine"))),
-        ),
+        )
+        .in_editors(option("model", "mine")),
         row(
             "the model, by an app",
-            Sdk("session.model.switchTo", json!({ "modelId": "rehearsal" })),
+            Sdk("session.model.switchTo", json!({ "modelId": "yours" })),
+            Some((On::Session, at("/config/values/model", "yours"))),
+            Some(("session.model.getCurrent", at("/modelId", "yours"))),
+        )
+        .in_editors(option("model", "yours")),
+        row(
+            "the model, by an editor",
+            Acp("session/set_config_option", choose("model", "rehearsal")),
             Some((On::Session, at("/config/values/model", "rehearsal"))),
             Some(("session.model.getCurrent", at("/modelId", "rehearsal"))),
-        ),
+        )
+        .in_editors(option("model", "rehearsal")),
         row(
             "the mode, by AHP",
             Ahp(On::Session, config("mode", "plan")),
             Some((On::Session, at("/config/values/mode", "plan"))),
             Some(("session.mode.get", at("", "plan"))),
-        ),
+        )
+        .in_editors(at("/modes/currentModeId", "plan")),
         row(
             "the mode, by an app",
             Sdk("session.mode.set", json!({ "mode": "autopilot" })),
             Some((On::Session, at("/config/values/mode", "autopilot"))),
             Some(("session.mode.get", at("", "autopilot"))),
-        ),
+        )
+        .in_editors(at("/modes/currentModeId", "autopilot")),
+        row(
+            "the mode, by an editor",
+            Acp("session/set_mode", json!({ "modeId": "plan" })),
+            Some((On::Session, at("/config/values/mode", "plan"))),
+            Some(("session.mode.get", at("", "plan"))),
+        )
+        .in_editors(at("/modes/currentModeId", "plan")),
         row(
             "the approval mode, by AHP",
             Ahp(On::Session, config("autoApprove", "autoApprove")),
             Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
-        ),
+        )
+        .in_editors(option("approval", "all")),
         row(
             "the approval mode, by an app",
+        "the approval mode, by an editor",
             Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
+            Some((On::Session, at("/config/values/autoApprove", "default"))),
+            Some(("session.permissions.getMode", at("/mode", "manual"))),
+        ),
+        row(
+            "the approval mode, by an editor",
+            Acp("session/set_config_option", choose("approval", "all")),
+            Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
+            Some(("session.permissions.getMode", at("/mode", "allow-all"))),
+        )
+        .in_editors(option("approval", "all")),
+        // An app that resumes a session which is not in memory has everything asked again: that is what the SDKs do.
+        row(
+            "the approval mode, taken back by AHP",
+            Ahp(On::Session, config("autoApprove", "default")),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
         ),
@@ -152,13 +240,15 @@ fn settings(work: &Path) -> Vec<Row> {
             ),
             Some((On::Session, at("/title", "Carpet"))),
             Some(("session.name.get", has("Carpet"))),
-        ),
+        )
+        .in_editors(at("/listed/title", "Carpet")),
         row(
             "the title, by an app",
             Sdk("session.name.set", json!({ "name": "Jumper" })),
             Some((On::Session, at("/title", "Jumper"))),
             Some(("session.name.get", has("Jumper"))),
-        ),
+        )
+        .in_editors(at("/listed/title", "Jumper")),
         row(
             "a directory, by AHP",
             Ahp(
@@ -292,7 +382,8 @@ fn queue() -> Vec<Row> {
                 json!({ "type": "chat/queuedMessagesReordered", "order": ["q2", "q1"] }),
             ),
             Some((On::Chat, at("/queuedMessages/0/id", "q2"))),
-            Some(("session.queue.pendingItems", at("/items/0/id", "q2"))),
+            // What steers comes before what waits once no turn runs.
+            Some(("session.queue.pendingItems", in_order(["say four", "say two"]))),
         ),
         row(
             "a message that waits no more",
@@ -306,6 +397,18 @@ fn queue() -> Vec<Row> {
                 sees(|items| !items.to_string().contains("say three")),
             )),
         ),
+        row(
+            "a message that steers, by AHP",
+            Ahp(On::Chat, steering("s1", "say left")),
+            Some((On::Chat, at("/steeringMessage/id", "s1"))),
+            Some(("session.queue.pendingItems", has("say left"))),
+        ),
+        row(
+            "a message that steers, by an app",
+            Sdk("session.send", json!({ "prompt": "say right", "mode": "immediate" })),
+            Some((On::Chat, at("/steeringMessage/message/text", "say right"))),
+            Some(("session.queue.pendingItems", has("say right"))),
+        ),
     ]
 }
 
@@ -316,6 +419,7 @@ struct Lookers {
     session: Value,
     channel: String,
     chat: String,
+    work: PathBuf,
 }
 
 impl Lookers {
@@ -336,7 +440,27 @@ impl Lookers {
             session,
             channel,
             chat,
+            work: host.home.work().canonicalize().unwrap(),
         }
+    }
+
+    /// An editor that has the session open, and what it was told then.
+    fn editor(&mut self, home: &Home) -> (Editor, Value) {
+        let listed = json!({ "sessionId": self.session });
+        let paths = self.sdk.call("session.permissions.paths.list", listed).unwrap();
+        // The first is where it works.
+        let further: Vec<&Value> = paths["directories"].as_array().unwrap().iter().skip(1).collect();
+        let mut editor = Editor::ready(home);
+        let open =
+            json!({ "sessionId": self.session, "cwd": self.work, "additionalDirectories": further, "mcpServers": [] });
+        let mut seen = editor.call("session/load", open);
+        let listed = editor.call("session/list", json!({}));
+        let mut listed = listed["sessions"].as_array().unwrap().iter();
+        seen["listed"] = listed
+            .find(|line| line["sessionId"] == self.session)
+            .cloned()
+            .unwrap_or_default();
+        (editor, seen)
     }
 
     fn on(&self, on: On) -> String {
@@ -346,7 +470,7 @@ impl Lookers {
         }
     }
 
-    async fn change(&mut self, change: &Change) {
+    async fn change(&mut self, home: &Home, change: &Change) {
         match change {
             Change::Ahp(on, action) => {
                 let channel = self.on(*on);
@@ -360,6 +484,13 @@ impl Lookers {
                 let mut params = params.clone();
                 params["sessionId"] = self.session.clone();
                 self.sdk.call(method, params).unwrap();
+            }
+            Change::Acp(method, params) => {
+                let (mut editor, _) = self.editor(home);
+                let mut params = params.clone();
+                params["sessionId"] = self.session.clone();
+                editor.call(method, params);
+                editor.running.kill();
             }
             Change::Turn(prompt) => {
                 let message = json!({ "sessionId": self.session, "prompt": prompt });
@@ -400,7 +531,7 @@ impl Lookers {
         panic!("AHP does not show {name}: {state:#}");
     }
 
-    async fn look(&mut self, row: &Row, when: &str) {
+    async fn look(&mut self, home: &Home, row: &Row, when: &str) {
         if let Some((on, sees)) = &row.ahp {
             let channel = self.on(*on);
             let mut state = Value::Null;
@@ -416,6 +547,11 @@ impl Lookers {
         if let Some((method, sees)) = &row.sdk {
             let told = self.sdk.call(method, json!({ "sessionId": self.session })).unwrap();
             assert!(sees(&told), "{}: {method} does not tell it {when}: {told:#}", row.what);
+        }
+        if let Some(sees) = &row.acp {
+            let (mut editor, seen) = self.editor(home);
+            editor.running.kill();
+            assert!(sees(&seen), "{}: ACP does not tell it {when}: {seen:#}", row.what);
         }
     }
 }
@@ -439,7 +575,7 @@ fn furnish(home: &Home) {
     let servers = json!({ "mcpServers": { "loom": server, "wheel": server } });
     put(home.path().join("mcp-config.json"), &servers.to_string());
     let config = "default_model = \"rehearsal\"\n[[provider]]\nname = \"local\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
-                  [[model]]\nid = \"mine\"\nprovider = \"local\"\n";
+                  [[model]]\nid = \"mine\"\nprovider = \"local\"\n[[model]]\nid = \"yours\"\nprovider = \"local\"\n";
     put(home.path().join("lodge.toml"), config);
 }
 
@@ -472,13 +608,17 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
     // Rows that a later one overtakes are looked at only at once.
     let overtaken = [
         "the model, by AHP",
+        "the model, by an app",
         "the mode, by AHP",
+        "the mode, by an app",
         "the approval mode, by AHP",
+        "the approval mode, by an app",
         "the title, by AHP",
         "a message that waits, by AHP",
         "a message that waits, by an app",
         "other words for a message that waits",
         "another order, by an app",
+        "a message that steers, by AHP",
     ];
     for rows in [settings(&work), queue()] {
         if rows.iter().any(|row| row.what.starts_with("a message")) {
@@ -486,8 +626,8 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
             lookers.sdk.call("session.send", long).unwrap();
         }
         for row in &rows {
-            lookers.change(&row.change).await;
-            lookers.look(row, "at once").await;
+            lookers.change(&host.home, &row.change).await;
+            lookers.look(&host.home, row, "at once").await;
         }
         for when in ["after kill -9", "without derived files"] {
             host.running.kill();
@@ -498,7 +638,7 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
             host = Host::start_in(host.home, "");
             lookers = Lookers::come(&host, session.clone()).await;
             for row in rows.iter().filter(|row| !overtaken.contains(&row.what)) {
-                lookers.look(row, when).await;
+                lookers.look(&host.home, row, when).await;
             }
         }
     }

@@ -1,0 +1,228 @@
+//! Does in a session what people decided about its agents, skills, instructions and MCP servers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use lodge_agent::{AgentError, Customized, skill_key};
+use lodge_files::uri;
+use lodge_mcp::Status;
+use lodge_tools::custom::{AgentDefinition, Skill};
+use tracing::debug;
+
+use crate::{
+    Session,
+    decisions::{SessionDecisions, server_key, server_of, skill_of},
+};
+
+/// The agents that apps bring, as one thing.
+const APP_AGENTS: &str = "lodge:agents";
+
+/// What a directory holds. Decisions about the directory say its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartKind {
+    /// Agents.
+    Agents,
+    /// Skills.
+    Skills,
+    /// Files with instructions.
+    Rules,
+    /// Files with commands.
+    Prompts,
+    /// Files with hooks.
+    Hooks,
+}
+
+/// A plugin that a client brought to a session.
+#[derive(Debug, Clone, Default)]
+pub struct BroughtPlugin {
+    /// What the session calls it.
+    pub id: String,
+    /// Where its copy is, once there is one.
+    pub root: Option<PathBuf>,
+    /// Whether its client wants a part of this name on.
+    pub parts: BTreeMap<String, bool>,
+    /// The MCP servers that it brought to the session.
+    pub servers: Vec<String>,
+}
+
+/// Where something is that people can decide about.
+#[derive(Debug)]
+pub struct PartPlace {
+    /// Its id in the session.
+    pub id: String,
+    /// What decisions call it.
+    pub key: String,
+    /// The id of what it is in.
+    pub container: String,
+    /// What decisions call what it is in.
+    pub around: String,
+    /// What it is in.
+    pub within: Within,
+}
+
+/// What something is in that people can decide about.
+#[derive(Debug)]
+pub enum Within {
+    /// A directory.
+    Directory(PartKind, PathBuf),
+    /// The plugin at this place of the list, and where in it.
+    Plugin(usize, PathBuf),
+    /// The app that defines it.
+    App,
+}
+
+impl PartPlace {
+    fn new(id: String, container: String, within: Within) -> Self {
+        Self {
+            key: decision_key(&id),
+            around: decision_key(&container),
+            id,
+            container,
+            within,
+        }
+    }
+
+    /// The place of a thing with this file. A skill is in the directory that its folder is in.
+    pub fn of_file(plugins: &[&BroughtPlugin], kind: PartKind, path: &Path) -> Self {
+        for (at, plugin) in plugins.iter().enumerate() {
+            let below = plugin.root.as_ref().and_then(|root| path.strip_prefix(root).ok());
+            if let Some(below) = below {
+                let id = format!("{}/{}", plugin.id, below.display());
+                return Self::new(id, plugin.id.clone(), Within::Plugin(at, below.to_owned()));
+            }
+        }
+        let parent = path.parent().unwrap_or(path);
+        let directory = match kind {
+            PartKind::Skills => parent.parent().unwrap_or(parent),
+            _ => parent,
+        };
+        let container = directory_id(kind, directory);
+        Self::new(
+            uri::file(path),
+            container,
+            Within::Directory(kind, directory.to_owned()),
+        )
+    }
+
+    /// The place of a skill, which decisions call by its name.
+    pub fn of_skill(plugins: &[&BroughtPlugin], skill: &Skill) -> Self {
+        Self {
+            key: skill_key(&skill.name),
+            ..Self::of_file(plugins, PartKind::Skills, &skill.path)
+        }
+    }
+
+    /// The place of an agent; one that an app defines has no file.
+    pub fn of_agent(plugins: &[&BroughtPlugin], agent: &AgentDefinition) -> Self {
+        match &agent.path {
+            Some(path) => Self::of_file(plugins, PartKind::Agents, path),
+            None => Self::new(
+                format!("lodge:/agents/{}", agent.name),
+                APP_AGENTS.to_owned(),
+                Within::App,
+            ),
+        }
+    }
+}
+
+/// The id of a directory with files that customise sessions.
+pub fn directory_id(kind: PartKind, directory: &Path) -> String {
+    format!("{}:{}", kind as u8, uri::file(directory))
+}
+
+/// What decisions call a thing with this id, which is no skill and no MCP server.
+pub fn decision_key(id: &str) -> String {
+    if let Some(path) = uri::path(id) {
+        return format!("file:{}", path.display());
+    }
+    let folder = id.split_once(':');
+    match folder.and_then(|(kind, place)| Some((kind, uri::path(place)?))) {
+        Some((kind, path)) => format!("folder:{kind}:{}", path.display()),
+        None => format!("part:{id}"),
+    }
+}
+
+impl Session {
+    /// What people decided about it.
+    pub fn decisions(&self) -> SessionDecisions {
+        let wide = self.0.host.upgrade().map(|host| host.decisions.all());
+        SessionDecisions::new(&self.switches(), Some(&self.settings().cwd), &wide.unwrap_or_default())
+    }
+
+    /// Does what people decided about files that this session finds, as it comes to life. Skills and servers have it by then.
+    pub(crate) async fn apply_known_decisions(&self) -> Result<(), AgentError> {
+        let decisions = self.decisions();
+        let is_of_file = |key: &String| skill_of(key).is_none() && server_of(key).is_none();
+        match decisions.keys().any(is_of_file) {
+            true => self.apply_decisions(&[], &decisions, &BTreeSet::new()).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Does what people decided about what this session has. What was decided `before`, and is not any more, becomes as it was by
+    /// itself.
+    pub async fn apply_decisions(
+        &self,
+        plugins: &[&BroughtPlugin],
+        decisions: &SessionDecisions,
+        before: &BTreeSet<String>,
+    ) -> Result<(), AgentError> {
+        let mut todo = Vec::new();
+        let mut want = |place: PartPlace, name: &str, is_on: bool, what: Customized| {
+            let plugin = plugins.iter().find(|plugin| plugin.id == place.container);
+            let said = plugin.and_then(|plugin| plugin.parts.get(name).copied());
+            let (own, around) = (decisions.is_on(&place.key).or(said), decisions.is_on(&place.around));
+            let on = around.unwrap_or(true) && own.unwrap_or(true);
+            let is_decided = own.is_some() || around.is_some();
+            let was_decided = before.contains(&place.key) || before.contains(&place.around);
+            if (is_decided || was_decided) && on != is_on {
+                todo.push((what, on));
+            }
+        };
+        for (agent, on) in self.found_agents().await? {
+            let what = Customized::Agent(agent.name.clone());
+            want(PartPlace::of_agent(plugins, &agent), &agent.name, on, what);
+        }
+        for (skill, on) in self.skills().await? {
+            let what = Customized::Skill(skill.name.clone());
+            want(PartPlace::of_skill(plugins, &skill), &skill.name, on, what);
+        }
+        for (path, on) in self.instruction_files().await {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let place = PartPlace::of_file(plugins, PartKind::Rules, &path);
+            want(place, &name, on, Customized::Instruction(path));
+        }
+        for (what, on) in todo {
+            self.enable(what, on).await?;
+        }
+        for server in self.mcp().list() {
+            let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
+            let said = said.filter_map(|plugin| plugin.parts.get(&server.name).copied()).next();
+            let key = server_key(&server.name);
+            let usual = || {
+                let config = self.mcp().config(&server.name);
+                config.is_none_or(|config| !config.disabled)
+            };
+            let decided = decisions.is_on(&key).or(said);
+            let decided = decided.or_else(|| before.contains(&key).then(usual));
+            match decided.filter(|on| *on != (server.status != Status::Disabled)) {
+                Some(false) => drop(self.mcp().disable(&server.name)),
+                Some(true) if self.mcp().enable(&server.name).is_ok() => self.start_server(&server.name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts an MCP server beside everything else; how that ends is told by an event.
+    pub fn start_server(&self, name: &str) {
+        let (mcp, name) = (self.mcp().clone(), name.to_owned());
+        tokio::spawn(async move {
+            if let Err(error) = mcp.start(&name).await {
+                debug!(server = name, %error, "an MCP server does not start");
+            }
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! What a person can answer.
+
+use lodge_agent::PermissionDecision;
+use lodge_events::ExitPlanModeAction;
+use serde_json::Value;
+
+/// An answer to a permission request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionChoice {
+    /// This call only.
+    Once,
+    /// The same for the rest of the session.
+    Session,
+    /// The same in this project from now on.
+    Always,
+    /// Not at all.
+    Deny,
+}
+
+impl PermissionChoice {
+    /// All of them, as they are offered.
+    pub const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::Deny];
+
+    /// Its name on the wires.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Once => "allow-once",
+            Self::Session => "allow-session",
+            Self::Always => "allow-always",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// Its name for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Once => "Allow once",
+            Self::Session => "Allow for this session",
+            Self::Always => "Always allow in this project",
+            Self::Deny => "Deny",
+        }
+    }
+
+    /// The choice of this name.
+    pub fn parse(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.id() == id)
+    }
+
+    /// What it decides.
+    pub fn decision(self) -> PermissionDecision {
+        match self {
+            Self::Once => PermissionDecision::ApproveOnce,
+            Self::Session => PermissionDecision::ApproveForSession,
+            Self::Always => PermissionDecision::ApproveForLocation,
+            Self::Deny => PermissionDecision::Deny { feedback: None },
+        }
+    }
+
+    /// The choice behind an answer in the log.
+    pub fn of_answer(answer: &Value) -> Option<Self> {
+        match answer["decision"].as_str()? {
+            "approve-edited" if answer["forSession"] == true => Some(Self::Session),
+            "approve-once" | "approve-edited" => Some(Self::Once),
+            "approve-for-session" => Some(Self::Session),
+            "approve-for-location" => Some(Self::Always),
+            "deny" | "reject" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
+/// What can be done with a plan, for people.
+pub fn plan_action_label(action: &ExitPlanModeAction) -> &str {
+    match action.as_str() {
+        "interactive" => "Approve and work step by step",
+        "autopilot" => "Approve and work on its own",
+        "autopilot_fleet" => "Approve and work with several agents",
+        "exit_only" => "Approve and leave plan mode",
+        other => other,
+    }
+}

@@ -1,0 +1,120 @@
+//! Changes of one file, as git writes them.
+
+use std::path::PathBuf;
+
+/// Which side of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiffSide {
+    /// What it takes away.
+    Before,
+    /// What it puts there.
+    After,
+}
+
+/// A change of one file.
+#[derive(Debug, Clone)]
+pub struct UnifiedDiff {
+    /// The file.
+    pub path: PathBuf,
+    /// The change as it is written.
+    pub text: String,
+}
+
+impl UnifiedDiff {
+    /// The change in a text that is one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let names = text.lines().next()?.strip_prefix("diff --git ")?;
+        // The same name twice, behind `a/` and ` b/`; it may have spaces in it.
+        let length = names.len().checked_sub("a/ b/".len())? / 2;
+        let name = names.strip_prefix("a/")?.get(..length)?;
+        (names == format!("a/{name} b/{name}")).then(|| Self {
+            path: format!("/{name}").into(),
+            text: text.to_owned(),
+        })
+    }
+
+    /// Whether there was no such file before.
+    pub fn makes_the_file(&self) -> bool {
+        let second = self.text.lines().nth(1);
+        second.is_some_and(|line| line.starts_with("new file"))
+    }
+
+    /// Lines added and removed.
+    pub fn counts(&self) -> (usize, usize) {
+        let count = |sign: char| hunks(&self.text).filter(|line| line.starts_with(sign)).count();
+        (count('+'), count('-'))
+    }
+
+    /// What it shows of a side: the changed lines and those around them.
+    pub fn excerpt(&self, side: DiffSide) -> String {
+        let (before, after) = diff_sides(&self.text);
+        match side {
+            DiffSide::Before => before,
+            DiffSide::After => after,
+        }
+    }
+}
+
+fn hunks(diff: &str) -> impl Iterator<Item = &str> {
+    let lines = diff.split_inclusive('\n');
+    lines
+        .skip_while(|line| !line.starts_with("@@"))
+        .filter(|line| !line.starts_with("@@"))
+}
+
+/// What a unified difference takes away and what it puts there, with the lines around.
+pub fn diff_sides(diff: &str) -> (String, String) {
+    let (mut before, mut after) = (String::new(), String::new());
+    let mut last = ' ';
+    for line in hunks(diff) {
+        let sign = line.chars().next().unwrap_or(' ');
+        if sign == '\\' {
+            // The line before has no end.
+            if last != '+' {
+                before.pop();
+            }
+            if last != '-' {
+                after.pop();
+            }
+            continue;
+        }
+        let text = line.get(1..).unwrap_or_default();
+        if sign != '+' {
+            before.push_str(text);
+        }
+        if sign != '-' {
+            after.push_str(text);
+        }
+        last = sign;
+    }
+    (before, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_tells_its_file_its_numbers_and_both_sides() {
+        let text = "diff --git a/w/a b.txt b/w/a b.txt\n--- a/w/a b.txt\n+++ b/w/a b.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n \
+                    three\n@@ -9 +9 @@\n-++nine\n\\ No newline at end of file\n+--9\n";
+        let diff = UnifiedDiff::parse(text).unwrap();
+        assert_eq!(diff.path, PathBuf::from("/w/a b.txt"));
+        assert_eq!(diff.excerpt(DiffSide::Before), "one\ntwo\nthree\n++nine");
+        assert_eq!(diff.excerpt(DiffSide::After), "one\n2\nthree\n--9\n");
+        assert_eq!((diff.counts(), diff.makes_the_file()), ((2, 2), false));
+        let new = UnifiedDiff::parse("diff --git a/x b/x\nnew file mode 100644\n").unwrap();
+        assert!(new.makes_the_file() && new.excerpt(DiffSide::After).is_empty());
+        for odd in [
+            "",
+            "diff --git",
+            "diff --git a/x b/y\n",
+            "diff --git a b\n",
+            "Created file x",
+        ] {
+            assert!(UnifiedDiff::parse(odd).is_none(), "{odd}");
+        }
+        let shared = "@@ -1 +1 @@\n-old\n+new\n same\n\\ No newline at end of file\n";
+        assert_eq!(diff_sides(shared), ("old\nsame".into(), "new\nsame".into()));
+    }
+}

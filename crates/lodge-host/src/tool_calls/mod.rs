@@ -1,0 +1,16 @@
+//! Tool calls in words for people. Each face has its own layout and icons; what a call is about, what a permission request asks and
+//! what can be answered is the same on all of them.
+
+mod choices;
+mod diff;
+mod output;
+mod request;
+mod words;
+
+pub use choices::{PermissionChoice, plan_action_label};
+pub use diff::{DiffSide, UnifiedDiff, diff_sides};
+pub use output::OutputTail;
+pub use request::{RequestedCall, confirmation, correct_arguments};
+pub use words::{
+    Tense, ToolKind, display_name, edited_arguments, first_line, input_text, is_hidden, sentence, subject,
+};
