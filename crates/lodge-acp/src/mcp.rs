@@ -59,10 +59,7 @@ mod tests {
                 json!({ "type": "http", "name": "a", "url": "ftp://a", "headers": [] }),
                 Some("begins with"),
             ),
-            (
-                json!({ "type": "carrier pigeon", "name": "a" }),
-                Some("there are stdio"),
-            ),
+            (json!({ "type": "carrier pigeon", "name": "a" }), Some("use stdio")),
             (json!({ "name": "", "command": "a" }), Some("1 to 128")),
         ] {
             let made = servers(vec![serde_json::from_value(given.clone()).unwrap()]);

@@ -119,7 +119,6 @@ pub use lodge_tools::{
         AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
         Skill, Tier, find_agents, find_skills,
     },
-    sides,
     spill::Pointer as SpillPointer,
 };
 pub use lodge_trust::{Gate, Origin, Standing, Startable};

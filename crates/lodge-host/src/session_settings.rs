@@ -8,6 +8,7 @@ use std::{
 use lodge_agent::{AgentError, Change, Customized};
 use lodge_events::{LodgeChat, LodgeChats, LodgeDirectories, LodgeSwitched, Payload};
 use lodge_log::{ListFilter, Page, SearchHit, SessionSummary};
+use lodge_mcp::Status;
 
 use crate::{
     Host, HostError,
@@ -100,11 +101,13 @@ impl Session {
         let off = self.servers_off();
         for name in servers {
             let mcp = self.0.agent.mcp();
+            let was_off = mcp.info(&name).is_some_and(|server| server.status == Status::Disabled);
             // A name that is not configured has nothing to follow.
-            let _ = match off.contains(&name) {
-                true => mcp.disable(&name),
-                false => mcp.enable(&name),
-            };
+            match off.contains(&name) {
+                true => drop(mcp.disable(&name)),
+                false if was_off && mcp.enable(&name).is_ok() => self.start_server(&name),
+                false => {}
+            }
         }
         Ok(())
     }

@@ -16,16 +16,6 @@ pub fn difference(path: &str, old: Option<&str>, new: &str) -> String {
     diff::unified(Path::new(path), old, new).0
 }
 
-/// What a unified difference takes away and what it puts there, with the lines around.
-pub fn sides(diff: &str) -> (String, String) {
-    let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
-    let side = |mark| {
-        let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
-        lines.flat_map(|line| [line, "\n"]).collect()
-    };
-    (side('-'), side('+'))
-}
-
 impl ToolCx {
     /// Where a directory of the session's is, without links.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {

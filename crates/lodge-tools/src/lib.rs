@@ -40,7 +40,7 @@ mod user_command;
 pub use database::{Database, Statement, Table};
 pub use editor::{Editor, Shown};
 pub use environment::Environment;
-pub use external_files::{difference, sides};
+pub use external_files::difference;
 pub use guard::{GUARD, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
 pub use paths::Located;

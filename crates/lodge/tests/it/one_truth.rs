@@ -213,7 +213,6 @@ fn settings(work: &Path) -> Vec<Row> {
         .in_editors(option("approval", "all")),
         row(
             "the approval mode, by an app",
-        "the approval mode, by an editor",
             Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
@@ -613,6 +612,7 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
         "the mode, by an app",
         "the approval mode, by AHP",
         "the approval mode, by an app",
+        "the approval mode, by an editor",
         "the title, by AHP",
         "a message that waits, by AHP",
         "a message that waits, by an app",
