@@ -110,12 +110,17 @@ impl Player {
         let mut theirs = self.mirror.state(channel);
         // A turn that began or was cut meanwhile leaves another number of turns to compare with.
         if theirs["turns"].as_array().map(Vec::len) == before {
-            let ours = normal(channel, &snapshot["state"]);
-            // Clients of 0.1 cannot ask for a number of turns: the snapshot has the last ones.
-            let shown = ours["turns"].as_array().map_or(0, Vec::len);
-            let turns = theirs.get_mut("turns").and_then(Value::as_array_mut);
-            if let (true, Some(turns)) = (self.version == SEED, turns) {
-                turns.drain(..turns.len().saturating_sub(shown));
+            let mut ours = normal(channel, &snapshot["state"]);
+            // Clients of 0.1 cannot ask for a number of turns: a snapshot has as many of the last ones as fit, which are
+            // more after a long one was taken back. Those that both have are compared.
+            if self.version == SEED {
+                let count = |state: &Value| state["turns"].as_array().map_or(0, Vec::len);
+                let both = count(&theirs).min(count(&ours));
+                for state in [&mut theirs, &mut ours] {
+                    if let Some(turns) = state.get_mut("turns").and_then(Value::as_array_mut) {
+                        turns.drain(..turns.len() - both);
+                    }
+                }
             }
             assert_eq!(
                 theirs, ours,
