@@ -32,6 +32,40 @@ test("a host that is killed in a stream and comes back is shown as it is", async
   await page.locator(".answer", { hasText: "typed while it was away" }).waitFor();
 });
 
+test("a page that the browser keeps opens while the host is away, with every part of it", async () => {
+  const page = await open(host);
+  const at = await begin(page, "say hello");
+  await idle(page);
+  await page.evaluate(() => navigator.serviceWorker.ready.then((found) => found.active.state));
+  await host.kill();
+  await page.getByText("Cannot reach the host.").waitFor();
+  // No page asked for these yet.
+  await page.evaluate(() => (location.hash = "#/usage"));
+  await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
+  await page.reload();
+  await page.getByText("Cannot reach the host.").waitFor();
+  await host.restart();
+  await page.evaluate((at) => (location.hash = at), at);
+  await page.locator(".answer", { hasText: "hello" }).waitFor();
+});
+
+test("a page that lacks a file while the host is away stays, and begins anew when the host is back", async () => {
+  const page = await open(host, { serviceWorkers: "block", expect: /dynamically imported module|Service Worker registration blocked/ });
+  const at = await begin(page, "say hello");
+  await idle(page);
+  await host.kill();
+  await page.getByText("Cannot reach the host.").waitFor();
+  await page.evaluate(() => (window.untouched = true));
+  await page.evaluate(() => (location.hash = "#/usage"));
+  await until("the page tried", () => page.evaluate(() => sessionStorage.getItem("lodge.reloaded") !== null));
+  assert.equal(await page.evaluate(() => window.untouched), true);
+  await page.getByText("Cannot reach the host.").waitFor();
+  await host.restart();
+  await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
+  await page.evaluate((at) => (location.hash = at), at);
+  await page.locator(".answer", { hasText: "hello" }).waitFor();
+});
+
 test("a message that is sent while the host is away is said once when it is back", async () => {
   const page = await open(host);
   await begin(page, "say hello");

@@ -1,15 +1,30 @@
 /* Keeps the files of the page, and nothing else: what sessions say never leaves the memory of the page. */
 const CACHE = "lodge-shell-1";
+/** All files of this version, written here when the page is packed. */
+const FILES = [];
 
-self.addEventListener("install", () => self.skipWaiting());
+// All are fetched at once: the page can then be opened, and every part of it, while the host is away.
+self.addEventListener("install", (event) => {
+  self.skipWaiting();
+  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(FILES)));
+});
 self.addEventListener("activate", (event) => {
   event.waitUntil(
     caches
       .keys()
       .then((names) => Promise.all(names.filter((name) => name !== CACHE).map((name) => caches.delete(name))))
+      .then(forgetOldFiles)
       .then(() => self.clients.claim()),
   );
 });
+
+/** Removes the files of earlier versions, which would otherwise add up. */
+async function forgetOldFiles() {
+  const cache = await caches.open(CACHE);
+  const current = new Set(FILES.map((file) => new URL(file, location).href));
+  const old = (await cache.keys()).filter((request) => !current.has(request.url));
+  await Promise.all(old.map((request) => cache.delete(request)));
+}
 
 /** The page itself comes from the host where that answers, so that an update is seen at once. */
 async function page(request) {

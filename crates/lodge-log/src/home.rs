@@ -1,23 +1,21 @@
 //! A home: the directory with everything a host keeps, and the lock on it.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
-use crate::disk::{Disk, RealDisk, private_file, retry};
+use crate::disk::{Disk, RealDisk, retry};
 use crate::error::LogError;
 use crate::file_log::Shared;
 use crate::file_store::FileStore;
+use crate::home_lock::HomeLock;
 use crate::pool::{FilePool, descriptor_limit};
 use crate::sync::{SyncPolicy, Syncer};
 
 /// The directory with one directory per session, named as the Copilot CLI names it.
 const SESSIONS: &str = "session-state";
-const LOCK_FILE: &str = "lodge.lock";
 
 /// How a home is opened.
 #[derive(Debug, Clone)]
@@ -53,7 +51,7 @@ pub struct Home {
     store: Arc<FileStore>,
     catalogue: Catalogue,
     exclusive: bool,
-    lock: Option<Mutex<File>>,
+    lock: Option<Mutex<HomeLock>>,
 }
 
 impl Home {
@@ -63,7 +61,7 @@ impl Home {
         let exclusive = options.exclusive;
         let store = FileStore::new(&path, options, None);
         make_dirs(&store)?;
-        let lock = Some(Mutex::new(take_lock(&path, exclusive)?));
+        let lock = Some(Mutex::new(HomeLock::take(&path, exclusive)?));
         let store = Arc::new(store);
         let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone(), exclusive);
         Ok(Home {
@@ -114,10 +112,10 @@ impl Home {
     pub fn ensure(&self) -> Result<(), LogError> {
         let Some(lock) = &self.lock else { return Ok(()) };
         make_dirs(&self.store)?;
-        let path = self.path.join(LOCK_FILE);
+        let path = HomeLock::path(&self.path);
         if !path.try_exists().map_err(LogError::io("look for", &path))? {
             // Our lock is on a file that nobody can find any more: a second host would not be stopped by it.
-            *lock.lock() = take_lock(&self.path, self.exclusive)?;
+            *lock.lock() = HomeLock::take(&self.path, self.exclusive)?;
         }
         Ok(())
     }
@@ -158,41 +156,4 @@ impl FileStore {
 
 fn make_dirs(store: &FileStore) -> Result<(), LogError> {
     retry(|| store.shared.disk.create_dir(&store.root)).map_err(LogError::io("make", &store.root))
-}
-
-fn take_lock(home: &Path, exclusive: bool) -> Result<File, LogError> {
-    let path = home.join(LOCK_FILE);
-    let mut file = private_file()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(LogError::io("open", &path))?;
-    match if exclusive {
-        file.try_lock()
-    } else {
-        file.try_lock_shared()
-    } {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            return Err(LogError::Locked {
-                path: home.to_owned(),
-                pid: text.trim().parse().ok(),
-            });
-        }
-        Err(TryLockError::Error(error)) => return Err(LogError::io("lock", &path)(error)),
-    }
-    let mut write_pid = || -> io::Result<()> {
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())
-    };
-    // The lock is what counts; the number is only for the message that a second host shows.
-    if let Err(error) = write_pid() {
-        tracing::debug!(%error, "cannot write the process id into the lock file");
-    }
-    Ok(file)
 }

@@ -19,6 +19,7 @@ mod error;
 mod file_log;
 mod file_store;
 mod home;
+mod home_lock;
 mod index;
 mod labels;
 mod names;
