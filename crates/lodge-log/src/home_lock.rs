@@ -95,7 +95,8 @@ fn is_running(_pid: u32) -> bool {
     true
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::process::{Command, Stdio};
 
