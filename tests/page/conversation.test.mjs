@@ -177,6 +177,37 @@ test("what is typed is kept over a reload, and Enter makes a line on a touch key
   await until("the draft", async () => (await page.getByLabel("Message", { exact: true }).inputValue()) === "first\nsecond");
 });
 
+/** From here on the host hears of no question for completions. */
+const withoutCompletions = () => {
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (data) {
+    if (!String(data).includes('"completions"')) send.call(this, data);
+  };
+};
+
+test("a long output that is being loaded takes nothing else off the page", async () => {
+  const page = await open(host);
+  const file = join(host.work, "long.txt");
+  writeFileSync(file, "a line that makes it long\n".repeat(20_000));
+  await begin(page, `call bash {"command":"cat ${file}"} then say done`, { Approvals: "Approve everything" });
+  await idle(page);
+  // The output is asked for, and its answer held back.
+  await page.evaluate(() => {
+    window.held = [];
+    const send = WebSocket.prototype.send;
+    WebSocket.prototype.send = function (data) {
+      if (String(data).includes('"resourceRead"')) window.held.push(() => send.call(this, data));
+      else send.call(this, data);
+    };
+  });
+  await page.locator(".tool-line").first().click();
+  await until("the output is asked for", () => page.evaluate(() => window.held.length > 0));
+  assert.equal(await page.locator(".composer").isVisible(), true);
+  assert.equal(await page.locator(".tool-line").first().isVisible(), true);
+  await page.evaluate(() => window.held.forEach((go) => go()));
+  await page.locator(".tool-body", { hasText: "a line that makes it long" }).waitFor();
+});
+
 test("files and commands are completed", async () => {
   writeFileSync(join(host.work, "wonderful.txt"), "x");
   const page = await open(host);
@@ -193,15 +224,21 @@ test("files and commands are completed", async () => {
   await field.fill("");
   await page.keyboard.type("@wond");
   await page.getByRole("option", { name: /wonderful\.txt/ }).waitFor();
-  await page.evaluate(() => {
-    const send = WebSocket.prototype.send;
-    WebSocket.prototype.send = function (data) {
-      if (!String(data).includes('"completions"')) send.call(this, data);
-    };
-  });
+  await page.evaluate(withoutCompletions);
   await page.keyboard.type("erf");
   await page.keyboard.press("Enter");
   assert.equal(await field.inputValue(), "@wonderful.txt ");
+  // And what does not fit the word any more is not offered: Enter begins a turn with what was typed.
+  await page.reload();
+  await idle(page);
+  await field.fill("");
+  await field.click();
+  await page.keyboard.type("@wond");
+  await page.getByRole("option", { name: /wonderful\.txt/ }).waitFor();
+  await page.evaluate(withoutCompletions);
+  await page.keyboard.type("rous");
+  await page.getByRole("listbox", { name: "Suggestions" }).waitFor({ state: "detached" });
+  assert.equal(await field.inputValue(), "@wondrous");
   await page.reload();
   await idle(page);
   await field.fill("");

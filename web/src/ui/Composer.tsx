@@ -31,12 +31,18 @@ interface Props {
 
 const draftKey = (chat: Uri) => `lodge.draft.${chat}`;
 
+/** Whether the characters of `word` stand in `text` in this order. */
+function contains(text: string, word: string): boolean {
+  let at = 0;
+  return [...word].every((character) => (at = text.indexOf(character, at) + 1) > 0);
+}
+
 export function Composer(props: Props) {
   let field!: HTMLTextAreaElement;
   let picker!: HTMLInputElement;
   const [text, setText] = createSignal("");
   const [attachments, setAttachments] = createSignal<Attachment[]>([]);
-  const [items, setItems] = createSignal<CompletionItem[]>([]);
+  const [offered, setItems] = createSignal<CompletionItem[]>([]);
   const [chosen, setChosen] = createSignal(0);
   const busy = () => Boolean(props.state.status & Status.InProgress);
   const empty = () => text().trim() === "" && attachments().length === 0;
@@ -84,6 +90,11 @@ export function Composer(props: Props) {
   let asked = 0;
   /** Where the caret was when the offered items were asked for. The person may have typed on since. */
   let offeredAt = 0;
+  /** The offered items that fit the word as it is by now: Enter must not insert what fitted only its beginning. */
+  const items = createMemo(() => {
+    const word = /\S*$/.exec(text().slice(0, field?.selectionStart))![0].slice(1).toLowerCase();
+    return offered().filter((item) => contains(`${item.insertText} ${item.attachment.label}`.toLowerCase(), word));
+  });
   const complete = async () => {
     const triggers = client.host()?.completionTriggerCharacters ?? [];
     const offset = field.selectionStart;
@@ -297,6 +308,7 @@ export function Composer(props: Props) {
         enterkeyhint={touch.matches ? "enter" : "send"}
         onInput={(event) => {
           setPast(-1);
+          setChosen(0);
           write(event.currentTarget.value);
           void complete();
         }}

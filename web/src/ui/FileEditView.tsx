@@ -1,5 +1,5 @@
 /** Changes of a file whose two sides have to be fetched. */
-import { Show, createResource } from "solid-js";
+import { Show, Suspense, createResource } from "solid-js";
 import { client } from "../app";
 import { ROOT } from "../ahp/client";
 import type { FileEdit } from "../ahp/types";
@@ -38,10 +38,10 @@ export default function FileEditView(props: {
     () => load(props.edit),
   );
   return (
-    <Show when={!diff.error} fallback={<p class="error-text">{String(diff.error?.message)}</p>}>
-      <Show when={diff.latest} fallback={<Spinner label="Loading the changes" />}>
-        {(found) => <DiffView diff={found()} directory={props.directory} bare={props.bare} onLine={props.onLine} />}
+    <Suspense fallback={<Spinner label="Loading the changes" />}>
+      <Show when={!diff.error} fallback={<p class="error-text">{String(diff.error?.message)}</p>}>
+        <Show when={diff.latest}>{(found) => <DiffView diff={found()} directory={props.directory} bare={props.bare} onLine={props.onLine} />}</Show>
       </Show>
-    </Show>
+    </Suspense>
   );
 }

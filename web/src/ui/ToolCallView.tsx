@@ -1,5 +1,5 @@
 /** A tool call: one line that says what happens, and beneath it what came of it. */
-import { For, Match, Show, Switch, createMemo, createResource, createSignal, lazy, onCleanup, type JSX } from "solid-js";
+import { For, Match, Show, Suspense, Switch, createMemo, createResource, createSignal, lazy, onCleanup, type JSX } from "solid-js";
 import { client } from "../app";
 import { ROOT } from "../ahp/client";
 import type { ChatState, ToolCall, ToolContent, Uri } from "../ahp/types";
@@ -191,7 +191,12 @@ export function ToolCallView(props: { call: ToolCall; directory?: string }) {
               (content) => !(subagent() && content.type === "text") && !(diffs().length > 0 && content.type === "fileEdit"),
             )}
           >
-            {(content) => <Content content={content} call={call()} directory={props.directory} />}
+            {(content) => (
+              // What is still being loaded is missing here only: without a boundary the whole conversation would be gone until it is there.
+              <Suspense fallback={<Spinner label="Loading" />}>
+                <Content content={content} call={call()} directory={props.directory} />
+              </Suspense>
+            )}
           </For>
           <Show when={call().error?.message}>
             {(text) => (
