@@ -611,7 +611,7 @@ impl Agent {
     /// Asks the model something about the conversation that does not become part of it.
     pub async fn ask_aside(&self, question: String) -> Result<String, AgentError> {
         self.ask(Command::Load).await?;
-        crate::aside::ask(&self.shared, question).await
+        crate::side_question::ask(&self.shared, question).await
     }
 
     /// Asks whoever can show forms, and waits for the answer.

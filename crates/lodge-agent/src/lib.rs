@@ -6,7 +6,6 @@
 mod actor;
 mod agent_tools;
 mod answer;
-mod aside;
 mod auto_mode;
 mod call;
 mod client;
@@ -37,14 +36,16 @@ mod sampling;
 mod session;
 mod settings;
 mod shortfall;
+mod side_question;
 mod streamed;
 mod subagents;
 mod supply;
 mod system_prompt;
-mod taken_back;
+mod title;
 mod tool_call;
 mod transcript;
 mod turn;
+mod withdraw_questions;
 
 pub use actor::{Command, Ending, QueueChange};
 pub use answer::{
@@ -59,7 +60,7 @@ pub use compaction::{Compacted, begin_checkpoints};
 pub use customize::{Customization, CustomizationChange, Customized, SKILL_KEY, skill_info, skill_key};
 pub use facts::{
     EVENTS_VERSION, Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule,
-    OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories, title_of,
+    OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories,
 };
 pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};
@@ -79,6 +80,7 @@ pub use shortfall::INCOMPLETE_ANSWERS;
 pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
 pub use supply::{ManagedPolicy, ModelSource, Supply};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
+pub use title::title_of;
 pub use transcript::INTERRUPTED;
 pub use turn::Ended;
 

@@ -7,10 +7,10 @@ mod approved;
 mod calls;
 mod delegated;
 mod described;
+mod messages;
+mod requests;
 mod servers;
 mod terminals;
-mod wishes;
-mod words;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -32,8 +32,8 @@ use uuid::Uuid;
 use self::{
     approved::Approved,
     calls::Call,
+    messages::{Answer, Thoughts},
     terminals::{Terminal, Terminals},
-    words::{Answer, Thoughts},
 };
 use crate::{
     redact::Secrets,
@@ -46,7 +46,7 @@ pub(crate) type ProgramSlot = Arc<tokio::sync::Mutex<Option<Running>>>;
 
 /// The one model call that the work of a program counts as.
 const TURN_ID: &str = "0";
-/// So many calls of a program may be open at once, and so many of its wishes.
+/// So many calls of a program may be open at once, and so many of its requests.
 const MOST_OPEN: usize = 256;
 /// What is told of a call whose end the program did not tell.
 const FORGOTTEN: &str = "The agent did not say how this call ended.";
@@ -241,7 +241,7 @@ struct Work<'a> {
     calls: HashMap<String, Call>,
     approved: HashSet<Approved>,
     terminals: Terminals,
-    wishes: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
+    requests: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
     ended: bool,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Work<'a> {
             calls: HashMap::new(),
             approved: HashSet::new(),
             terminals: Terminals::default(),
-            wishes: FuturesUnordered::new(),
+            requests: FuturesUnordered::new(),
             ended: false,
         }
     }
@@ -270,7 +270,7 @@ impl<'a> Work<'a> {
                     Some(said) => self.hear(said)?,
                     None => return Ok(running.stopped().await?),
                 },
-                Some(done) = self.wishes.next() => self.done(done?)?,
+                Some(done) = self.requests.next() => self.done(done?)?,
                 () = self.answer.partial.due() => self.answer.partial.keep(self.turn, TURN_ID),
             }
         }
@@ -295,7 +295,7 @@ impl<'a> Work<'a> {
                 });
                 Ok(())
             }
-            wish => self.wish(wish),
+            request => self.request(request),
         }
     }
 
@@ -333,7 +333,7 @@ impl<'a> Work<'a> {
             return;
         };
         let cx = self.tool_call("plan", "sql").cx();
-        self.wishes.push(Box::pin(async move {
+        self.requests.push(Box::pin(async move {
             match sql.run(json!({ "query": query }), cx).await {
                 Ok(_) => shared.recorder.note(SessionTodosChanged::default()),
                 Err(error) => tracing::warn!(%error, "the plan of an agent cannot be noted"),

@@ -130,7 +130,7 @@ pub(crate) async fn run(
         () = cancel.cancelled() => None,
         result = turn.go(start) => Some(result),
     };
-    shared.take_questions_back();
+    shared.withdraw_questions();
     shared.files_settled().await;
     shared.permissions.end_loan();
     let mut stopped = 0;
@@ -328,7 +328,7 @@ fn cut_call(recorder: &Recorder, call: &OpenCall, why: Cut) -> Result<(), LogErr
 
 /// Leaves a session in order whose turn panicked: every call has one result, nothing is asked any more, and clients know.
 pub(crate) async fn crashed(shared: &Shared) {
-    shared.take_questions_back();
+    shared.withdraw_questions();
     shared.files_settled().await;
     shared.permissions.end_loan();
     // Nobody waits for their answers any more. They record their own ends.

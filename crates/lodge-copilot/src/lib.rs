@@ -20,7 +20,7 @@ pub mod frame;
 mod generation;
 mod github;
 mod inference;
-mod lifecycle;
+mod lifecycle_notifications;
 mod methods;
 mod opening;
 mod outbox;

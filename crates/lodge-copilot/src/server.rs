@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    board::Boards, connection::Connection, frame::Frame, lifecycle, peer::Peer, providers::Tokens,
+    board::Boards, connection::Connection, frame::Frame, lifecycle_notifications, peer::Peer, providers::Tokens,
     rpc::AUTHENTICATION_FAILED, stdio, traces::Traces,
 };
 
@@ -201,7 +201,7 @@ impl Server {
     pub fn new(host: Host, options: ServerOptions) -> Self {
         host.keep_schedules();
         let shared = Shared::new(options, Arc::default(), Arc::default());
-        let lifecycle = tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone()));
+        let lifecycle = tokio::spawn(lifecycle_notifications::send(host.clone(), shared.peers.clone()));
         Self {
             host,
             shared,

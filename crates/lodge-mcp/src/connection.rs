@@ -23,9 +23,9 @@ use serde_json::Value;
 
 use crate::{
     McpError, Prompt, Tool,
-    auth::Auth,
     call::{Call, CallResult, Calls, json},
     config::{ServerConfig, Transport},
+    credentials::Auth,
     handler::{Handler, ListChanges},
     http::Http,
     owner::Owner,

@@ -25,9 +25,9 @@ use rmcp::{
 use sse_stream::{Sse, SseStream};
 
 use crate::{
-    auth::{Auth, Challenge},
     config::Remote,
     connection::{MESSAGE_BYTES, strip_added_meta},
+    credentials::{Auth, Challenge},
     tasks::TaskOnly,
 };
 

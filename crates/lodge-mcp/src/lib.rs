@@ -4,16 +4,16 @@
 //! or any wire of Lodge's own. A server that crashes, hangs, floods or lies harms only itself: what it sends is limited
 //! in size and rate, requests to it are limited in time, and its whole process group ends with it.
 
-mod auth;
 mod call;
 mod config;
 mod connection;
+mod credentials;
 pub mod files;
 mod handler;
 mod http;
 mod info;
-mod login;
 mod loopback;
+mod oauth;
 mod owner;
 mod rate_limit;
 mod servers;
@@ -21,12 +21,12 @@ mod sse;
 mod surroundings;
 mod tasks;
 
-pub use auth::{AuthReason, AuthRequest, Challenge, Secret};
 pub use call::{Call, CallResult, Progress};
 pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
+pub use credentials::{AuthReason, AuthRequest, Challenge, Secret};
 pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
 pub use lodge_trust::Admitted;
-pub use login::{Login, LoginOptions, Logins};
+pub use oauth::{Login, LoginOptions, Logins};
 pub use owner::{Elicitation, ElicitationAnswer, List, Owner, Sampling};
 pub use servers::Servers;
 pub use surroundings::Surroundings;

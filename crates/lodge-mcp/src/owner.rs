@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
 
-use crate::{ServerInfo, auth::AuthRequest};
+use crate::{ServerInfo, credentials::AuthRequest};
 
 /// Lists of a server that may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

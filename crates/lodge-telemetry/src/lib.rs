@@ -12,7 +12,7 @@ pub mod otlp;
 mod process;
 mod protobuf;
 mod records;
-mod secrets;
+mod redact;
 mod spans;
 mod traces;
 
@@ -20,5 +20,5 @@ pub use collector::{CREDENTIAL_VARIABLES, Collector, Protocol, Signal};
 pub use host_log::Lines;
 pub use process::resident_memory;
 pub use records::{Counts, Log, METRICS, Notes, TRACES, Taken};
-pub use secrets::Secrets;
+pub use redact::Secrets;
 pub use traces::{Exporter, Follower, TraceOptions, Traces};

@@ -18,7 +18,6 @@ mod launch;
 mod listing;
 mod log_file;
 mod logging;
-mod login;
 mod mcp;
 mod notify;
 mod prune;
@@ -30,6 +29,7 @@ mod serve;
 mod service;
 mod sessions;
 mod setup;
+mod setup_command;
 mod trust;
 mod view;
 mod vscode;
@@ -135,8 +135,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         #[cfg(feature = "fleet")]
         Some(Command::Fleet(command)) => runtime()?.block_on(fleet::run(&command)),
         Some(Command::Status) => runtime()?.block_on(attach::status(&home?)),
-        Some(Command::Setup) => runtime()?.block_on(login::setup(&home?)),
-        Some(Command::Acp(args)) if args.setup => runtime()?.block_on(login::setup(&home?)),
+        Some(Command::Setup) => runtime()?.block_on(setup_command::run(&home?)),
+        Some(Command::Acp(args)) if args.setup => runtime()?.block_on(setup_command::run(&home?)),
         Some(Command::Acp(_)) => {
             let runtime = runtime()?;
             let code = runtime.block_on(join::editor(&home?));

@@ -265,7 +265,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
     };
     child.agents.children_ended(&task.id).await;
     child.compacting.cancel();
-    child.take_questions_back();
+    child.withdraw_questions();
     let rejected = matches!(work, Some(Ok(Err(Stop::Rejected))));
     let cut = match &work {
         Some(Err(_)) => turn::Cut::Crashed,

@@ -5,12 +5,12 @@ mod choices;
 mod diff;
 mod output;
 mod request;
-mod words;
+mod titles;
 
 pub use choices::{PermissionChoice, plan_action_label};
 pub use diff::{DiffSide, UnifiedDiff, diff_sides};
 pub use output::OutputTail;
 pub use request::{RequestedCall, confirmation, correct_arguments};
-pub use words::{
+pub use titles::{
     Tense, ToolKind, display_name, edited_arguments, first_line, input_text, is_hidden, sentence, subject,
 };

@@ -1,4 +1,4 @@
-//! A question to the model about the conversation that does not become part of it.
+//! Side questions: the model answers them from the conversation, and neither question nor answer becomes part of it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{AgentError, call, session::Shared, turn::Turn};
 
-/// Who makes such a call, as its record says.
 const INITIATOR: &str = "side-question";
 
-/// Asks it: with the system prompt and all that was said, without tools. Nothing but what the call used is recorded.
+/// Sends the system prompt, the conversation and the question, without tools. Only the usage of the call is recorded.
 pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String, AgentError> {
     let turn = Turn::new(shared.clone(), CancellationToken::new());
     let (system, _, _) = turn.system_prompt().await;

@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use crate::{
     McpError,
-    auth::{AuthReason, AuthRequest, Secret, joined},
     config::OauthClient,
+    credentials::{AuthReason, AuthRequest, Secret, joined},
     loopback::Loopback,
 };
 

@@ -1,4 +1,4 @@
-//! What a program asks for: permissions, files and commands, by the rules and questions of the session.
+//! Requests of a program: permissions, files and commands. The rules of the session decide them, or people do.
 
 use std::sync::Arc;
 
@@ -63,12 +63,12 @@ impl Work<'_> {
         self.tool_call("agent", "agent").cx()
     }
 
-    pub(super) fn wish(&mut self, wish: Said) -> Result<(), Stop> {
-        if self.wishes.len() >= MOST_OPEN {
+    pub(super) fn request(&mut self, request: Said) -> Result<(), Stop> {
+        if self.requests.len() >= MOST_OPEN {
             // Dropped, it is refused.
             return Ok(());
         }
-        match wish {
+        match request {
             Said::Permission(call, reply) => self.permission(*call, reply)?,
             Said::Read(path, line, limit, reply) => self.read(path, line, limit, reply),
             Said::Write(path, text, reply) => self.write(path, text, reply),
@@ -89,7 +89,7 @@ impl Work<'_> {
         let questions = self.ask_about_call(&id, &actions)?;
         let approved: Vec<Approved> = actions.iter().filter_map(Action::approves).collect();
         let shared = self.turn.shared.clone();
-        self.wishes.push(Box::pin(async move {
+        self.requests.push(Box::pin(async move {
             for question in questions {
                 if let Err(verdict) = permitted(&shared, question).await? {
                     reply.permit(false);
@@ -112,7 +112,7 @@ impl Work<'_> {
             Err(error) => return reply.answer(Err(error.to_string())),
         };
         let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
-        self.wishes.push(Box::pin(async move {
+        self.requests.push(Box::pin(async move {
             if let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
@@ -137,7 +137,7 @@ impl Work<'_> {
         };
         let is_approved = self.is_approved(&action);
         let shared = self.turn.shared.clone();
-        self.wishes.push(Box::pin(async move {
+        self.requests.push(Box::pin(async move {
             if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
@@ -165,7 +165,7 @@ impl Work<'_> {
         };
         let is_approved = self.is_approved(&action);
         let (shared, cwd) = (self.turn.shared.clone(), self.cx().cwd);
-        self.wishes.push(Box::pin(async move {
+        self.requests.push(Box::pin(async move {
             if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
@@ -193,7 +193,7 @@ impl Work<'_> {
         };
         match what {
             TerminalRequest::Output => reply.answer(Ok(terminal.report())),
-            TerminalRequest::Exit => self.wishes.push(Box::pin(async move {
+            TerminalRequest::Exit => self.requests.push(Box::pin(async move {
                 reply.answer(Ok(json!({ "exitCode": terminal.exit_code().await })));
                 Ok(Done::Nothing)
             })),

@@ -1,4 +1,4 @@
-//! Questions that nobody waits for any more.
+//! Withdrawing the open questions of a turn that has ended.
 
 use lodge_events::{
     ExitPlanModeCompleted, ExternalToolCompleted, Payload, PermissionCompleted, PermissionResult, UserInputCompleted,
@@ -7,9 +7,8 @@ use lodge_events::{
 use crate::{answer::QuestionKind, session::Shared};
 
 impl Shared {
-    /// Tells clients of the questions that this agent asked and does not wait for any more, so that they stop showing them
-    /// and stop running the tools.
-    pub(crate) fn take_questions_back(&self) {
+    /// Withdraws the questions that this agent has open, so that clients stop showing them and stop running the tools.
+    pub(crate) fn withdraw_questions(&self) {
         for question in self.pending.clear() {
             let request_id = question.request_id;
             match (question.kind, question.event.payload()) {

@@ -12,7 +12,7 @@ use reqwest::{Client, Response};
 
 use crate::{
     config::{OauthClient, ServerConfig},
-    login::Logins,
+    oauth::Logins,
     owner::Owner,
 };
 

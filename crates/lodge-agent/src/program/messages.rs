@@ -1,4 +1,4 @@
-//! What a program says, as it streams and as a whole.
+//! Text from a program: streamed to clients, then recorded as messages.
 
 use lodge_events::{
     AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,

@@ -1,4 +1,4 @@
-//! `session.lifecycle`: everybody connected learns of every session that is made, changed or removed.
+//! `session.lifecycle`: notifies all clients when a session is created, changed or deleted.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::{frame::Frame, server::Peers};
 
-/// Tells for as long as it is polled.
-pub(crate) async fn tell(host: Host, peers: Arc<Peers>) {
+/// Sends notifications until it is dropped.
+pub(crate) async fn send(host: Host, peers: Arc<Peers>) {
     let mut changes = host.lifecycle();
     loop {
         let change = match changes.recv().await {
             Ok(change) => change,
-            // What was missed were updates of sessions that will be updated again.
+            // Missed are only updates of sessions that will be updated again.
             Err(RecvError::Lagged(_)) => continue,
             Err(RecvError::Closed) => return,
         };
@@ -25,7 +25,7 @@ pub(crate) async fn tell(host: Host, peers: Arc<Peers>) {
                 Lifecycle::Updated(id) => ("session.updated", id),
                 Lifecycle::Deleted { id, .. } => ("session.deleted", id),
             };
-            // Serialised once for all of them.
+            // Serialised once for all clients.
             let frame = Frame::whole(notification(&host, kind, id).to_string());
             peers.each(|peer| peer.push(frame.clone()));
         }
@@ -34,7 +34,7 @@ pub(crate) async fn tell(host: Host, peers: Arc<Peers>) {
 
 fn notification(host: &Host, kind: &str, id: &str) -> Value {
     let mut params = json!({"type": kind, "sessionId": id});
-    // A session that something happens to is in memory; the catalogue on disk need not be asked.
+    // A session that changes is in memory, so the catalogue on disk is not needed.
     if let Some(session) = host.live(id) {
         let facts = session.state();
         let started = Timestamp::from_millisecond(facts.started_ms).unwrap_or_default();

@@ -58,7 +58,7 @@ enum Key<'a> {
 }
 
 /// Walks through it.
-pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
+pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
         bail!("`lodge setup` asks questions, so it needs a terminal. See docs/models.md to write lodge.toml by hand.");
     }
