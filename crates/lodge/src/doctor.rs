@@ -78,7 +78,7 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     custom(&mut page, home);
     servers(&mut page, home).await;
     if page.broken {
-        print_line("\nWhat is marked ✗ does not work. Fix these and run `lodge doctor` again.");
+        print_line("\nFix what is marked ✗, then run `lodge doctor` again.");
         return Ok(ExitCode::FAILURE);
     }
     print_line("\nNo problems found.");
@@ -201,7 +201,7 @@ fn host(page: &Page, home: &Path) {
             ));
             match note.socket {
                 Some(socket) => page.good(format!(
-                    "{} lets your programs in without a token, and nothing that agents start",
+                    "your programs connect through {} without a token; programs that agents start cannot",
                     socket.display()
                 )),
                 None => page.hint("there is no local socket, so your programs need the token"),
@@ -243,7 +243,7 @@ fn protection(page: &mut Page, home: &Path) {
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     match RuleSet::load(home, &cwd, Policy::default()) {
-        Ok(_) => page.good("the permission rules are valid; what no rule decides needs your approval"),
+        Ok(_) => page.good("the permission rules are valid; what they do not cover needs your approval"),
         Err(error) => page.bad(format!("the permission rules cannot be used: {error}")),
     }
 }

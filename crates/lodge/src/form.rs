@@ -96,7 +96,7 @@ impl Form {
             (Some(default), ..) => format!(" [{}]", plain(&shown(default))),
             (None, false, _) => " [nothing]".to_owned(),
             (None, true, Kind::YesNo) => " [y/n]".to_owned(),
-            (None, true, Kind::SomeOf(_)) => " (several with commas)".to_owned(),
+            (None, true, Kind::SomeOf(_)) => " (separate several with commas)".to_owned(),
             (None, true, _) => String::new(),
         };
         text + &hint + ": "

@@ -60,7 +60,7 @@ fn find(account: &str) -> Result<String> {
         false => run("secret-tool", &["lookup", "service", SERVICE, "account", account], "")?,
     };
     let key = key.trim_end_matches('\n');
-    ensure!(!key.is_empty(), "It is not there");
+    ensure!(!key.is_empty(), "It does not exist");
     Ok(key.to_owned())
 }
 

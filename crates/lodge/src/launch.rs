@@ -146,7 +146,7 @@ fn forgets(home: &Path, patience: Instant) -> Result<bool> {
     match hold(home)? {
         Some(_open) => door::forget(home).map(|()| true),
         None if Instant::now() < patience => Ok(false),
-        None => bail!("A host has {} and does not answer.", home.display()),
+        None => bail!("A host uses {} but does not answer.", home.display()),
     }
 }
 

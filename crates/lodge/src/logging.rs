@@ -31,7 +31,7 @@ pub(crate) fn parse_level(text: &str) -> Result<String, String> {
     };
     match text.split(',').all(known) && EnvFilter::try_new(text).is_ok() {
         true => Ok(text.to_owned()),
-        false => Err(format!("it is none of {}", levels.join(", "))),
+        false => Err(format!("choose one of {}", levels.join(", "))),
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn run(command: SelfCommand) -> Result<ExitCode> {
         print_line(&format!("A newer release is available: {name}."));
         ExitCode::from(3)
     } else {
-        print_line(&format!("This is up to date; the feed has {name}."));
+        print_line(&format!("This is the newest release; the feed has {name}."));
         ExitCode::SUCCESS
     })
 }

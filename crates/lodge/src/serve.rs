@@ -270,7 +270,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     };
     let ahp = Ahp::open(host.clone(), config)
         .await
-        .context("The files of the AHP face cannot be opened")?;
+        .context("Cannot open the files kept for AHP clients")?;
     let config = HttpConfig {
         listen,
         any_port: ends == Ends::WhenUnneeded,

@@ -110,7 +110,7 @@ fn list_in(user_data: &Path, entry: &Entry, bytes: &[u8]) -> Result<PathBuf, Str
     let shown = user_data.display();
     if !user_data.is_dir() {
         return Err(format!(
-            "{shown} is no directory. Correct `vscode` in [ahp] of lodge.toml."
+            "{shown} is not a directory. Correct `vscode` in [ahp] of lodge.toml."
         ));
     }
     let list = user_data.join("agent-host/local-endpoint");

@@ -117,7 +117,9 @@ async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
         .await?;
     loop {
         let Some(news) = link.next().await else {
-            bail!("The connection was lost; the automation may or may not be removed.");
+            bail!(
+                "The connection was lost before the host confirmed. `lodge automations` shows whether the automation was removed."
+            );
         };
         let Inbound::Action(said) = news else { continue };
         let is_ours = |origin: &ahp::ahp_types::actions::ActionOrigin| {

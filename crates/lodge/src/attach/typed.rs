@@ -24,8 +24,8 @@ pub(super) enum Typed {
 }
 
 pub(super) const HELP: &str = "\
-Type to send a message; while the agent works it waits in the queue. A \\ at the end goes on in the next line.
-  y, n, a                 answer what is asked: yes, no (with words why), always
+Type to send a message; while the agent works, it waits in the queue. End a line with \\ to continue on the next.
+  y, n, a                 answer a question: yes, no (add a reason), always
   /approve, /deny [WHY]   the same
   /cancel                 stop the running turn (or Ctrl-C)
   /steer TEXT             send a message into the running turn

@@ -71,7 +71,7 @@ pub(crate) async fn run(command: &FleetCommand) -> Result<ExitCode> {
 async fn connect(args: &FleetArgs) -> Result<Fleet> {
     ensure!(
         !args.fleet.is_empty(),
-        "Say which fleet: --fleet nats://…, or LODGE_FLEET."
+        "Name the fleet: --fleet nats://…, or LODGE_FLEET."
     );
     Ok(Fleet::connect(&args.options()).await?)
 }

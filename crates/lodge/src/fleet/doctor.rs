@@ -56,9 +56,9 @@ async fn servers(page: &mut Page, options: &Options) {
     for server in &servers {
         let line = format!("server {} has version {}", server.name, server.version);
         match server.syncs {
-            true => page.good(format!("{line} and syncs what it acknowledges")),
+            true => page.good(format!("{line} and syncs writes before it acknowledges them")),
             false => page.bad(format!(
-                "{line} and acknowledges what is not on its disk: set `sync_interval: always` in its jetstream block"
+                "{line} and acknowledges writes before they are on its disk: set `sync_interval: always` in its jetstream block"
             )),
         }
     }
@@ -74,14 +74,14 @@ async fn streams(page: &mut Page, fleet: &Fleet) -> Result<(), FleetError> {
     let size = format!("{} hold {:.1} MB", count(streams.len(), "stream"), bytes as f64 / 1e6);
     match copies {
         ..3 => page.bad(format!(
-            "{size} in fewer than three copies: whoever loses a server can lose sessions"
+            "{size} in fewer than three copies: losing one server can lose sessions"
         )),
         _ => page.good(format!("{size} in {copies} copies")),
     }
     for stream in streams {
         if stream.leader.is_none() && stream.copies > 1 {
             page.bad(format!(
-                "stream {} has no leader: most of its servers are away",
+                "stream {} has no leader: most of its servers are down",
                 stream.name
             ));
         }

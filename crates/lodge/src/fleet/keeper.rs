@@ -278,19 +278,19 @@ impl Missing {
     fn waits(&self, session: &str) -> HostError {
         let Self { directory, host } = self;
         HostError::Invalid(format!(
-            "The session {session} waits for a host with its directory {directory}: this host does not have it, and no other one \
-             that could be asked has it. It was last on host {host}."
+            "Session {session} needs a host with its directory {directory}: neither this host nor any other host that \
+             answered has it. The session was last on host {host}."
         ))
     }
 }
 
-/// Whether this host has a directory. One that does not say so in time, such as on a mount that hangs, it does not have.
+/// Whether this host has a directory. A directory on a mount that hangs counts as missing.
 pub(super) async fn has_directory(path: String) -> bool {
     let looked = tokio::task::spawn_blocking(move || std::path::Path::new(&path).is_dir());
     matches!(tokio::time::timeout(LOOKING, looked).await, Ok(Ok(true)))
 }
 
-/// What links to this wire are called.
+/// The name of links to this wire.
 pub(super) fn serves(wire: Wire) -> &'static str {
     match wire {
         Wire::Ahp => "ahp",
@@ -302,17 +302,17 @@ pub(super) fn serves(wire: Wire) -> &'static str {
 
 fn in_use(session: &str, host: &str) -> HostError {
     HostError::Invalid(format!(
-        "The session {session} belongs to host {host}, which is using it. Connect to that host, or wait until its \
-         turn has ended and its clients have left."
+        "Host {host} is using session {session}. Connect to that host, or wait until the turn has ended and its \
+         clients have left."
     ))
 }
 
-/// An error of the fleet as clients are told it.
+/// An error of the fleet, as clients get it.
 fn told(error: FleetError) -> HostError {
     match error {
         FleetError::NotFound { session } | FleetError::Deleted { session } => HostError::NotFound(session),
         FleetError::Exists { session } => HostError::AlreadyExists(session),
         FleetError::Copy(error) => error.into(),
-        other => HostError::Invalid(format!("The fleet refused this host the session: {other}.")),
+        other => HostError::Invalid(format!("The fleet did not give this host the session: {other}.")),
     }
 }

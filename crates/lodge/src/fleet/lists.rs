@@ -90,7 +90,7 @@ pub(super) async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, sess
     };
     let busy = described.busy;
     if let Err(error) = keeper.describe(session, epoch, Some(described)).await {
-        tracing::warn!(session, %error, "lists of other hosts show a session as it was");
+        tracing::warn!(session, %error, "other hosts list a session with outdated data");
     }
     busy
 }
@@ -105,7 +105,7 @@ pub(super) async fn follow(keeper: Arc<FleetKeeper>, host: lodge_host::Host, mut
             Ok(Listed::Session(session, entry)) => take_in(&keeper, &host, &mut known, session, entry).await,
             Ok(Listed::Nothing) => {
                 if let Err(error) = mark_interrupted(&keeper, &host, &mut known).await {
-                    tracing::warn!(%error, "whether other hosts live is not known");
+                    tracing::warn!(%error, "cannot tell which other hosts are alive");
                 }
                 // A catalogue that was made anew knows nothing of what others said.
                 let now = host.catalogue().openings();
@@ -114,7 +114,7 @@ pub(super) async fn follow(keeper: Arc<FleetKeeper>, host: lodge_host::Host, mut
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "lists do not show what other hosts do");
+                tracing::warn!(%error, "lists do not show changes on other hosts");
                 sleep(AGAIN).await;
             }
         }
@@ -135,7 +135,7 @@ async fn take_in(
     if entry.deleted {
         known.remove(&session);
         if let Err(error) = host.deleted_elsewhere(&session).await {
-            tracing::warn!(session, %error, "the copy of a session that was deleted stays behind");
+            tracing::warn!(session, %error, "cannot remove the copy of a deleted session");
         }
         return;
     }

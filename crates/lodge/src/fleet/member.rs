@@ -81,7 +81,7 @@ impl Member {
                 Ok(opened) => drop(opened),
                 Err(error) => {
                     failed += 1;
-                    tracing::warn!(session, %error, "a session is not brought into the fleet");
+                    tracing::warn!(session, %error, "a session could not be imported into the fleet");
                     continue;
                 }
             }
@@ -140,10 +140,10 @@ impl Member {
         if let Some(publishing) = self.publishing
             && timeout(LAST_WORDS, publishing).await.is_err()
         {
-            tracing::warn!("lists of other hosts may show sessions of this host as they were");
+            tracing::warn!("other hosts may list outdated sessions of this host");
         }
         if timeout(LAST_FILES, self.keeper.released()).await.is_err() {
-            tracing::warn!("some sessions of this host were not let go in time");
+            tracing::warn!("some sessions of this host were not released in time");
         }
         if let Err(error) = self.keeper.host.leave().await {
             tracing::warn!(%error, "cannot tell the fleet that this host is leaving");
@@ -203,7 +203,7 @@ impl HostHere {
                     beside.spawn(async move {
                         let carried = this.link(&serves, &link, &from).await;
                         let carried = carried.unwrap_or_else(|error| {
-                            tracing::warn!(%error, "clients of another host are not served");
+                            tracing::warn!(%error, "clients of another host cannot be served");
                             None
                         });
                         let Some(carried) = carried else {

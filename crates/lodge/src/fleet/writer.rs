@@ -23,7 +23,7 @@ impl RemoteLog for SessionWriter {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let lines: Vec<Bytes> = events.iter().map(|event| event.json().clone()).collect();
-            let (writer, files) = self.taken.as_mut().ok_or("the session was given up")?;
+            let (writer, files) = self.taken.as_mut().ok_or("the session was released")?;
             let began = Instant::now();
             let stored = async {
                 // Before the events that may speak of them. Parts of an answer speak of none, and there are many.
@@ -64,7 +64,7 @@ impl Drop for SessionWriter {
             match host.release(writer).await {
                 Ok(()) => counters.released(),
                 Err(error) => {
-                    tracing::warn!(session, %error, "the session stays this host's until its lease runs out");
+                    tracing::warn!(session, %error, "the session stays with this host until its lease expires");
                 }
             }
             drop(held);

@@ -128,10 +128,10 @@ async fn greeting(out: &mut ChildStdout) -> Result<()> {
             Ok(b'\n') if line == GREETING.as_bytes() => return Ok(()),
             Ok(b'\n') => line.clear(),
             Ok(byte) => line.push(byte),
-            Err(_) => bail!("nothing came back"),
+            Err(_) => bail!("it sent no answer"),
         }
     }
-    bail!("something other than Lodge answers there")
+    bail!("the program that answers there is not Lodge")
 }
 
 #[cfg(test)]

@@ -333,14 +333,14 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
     let mut app = Sdk::connect(&two);
     let refused = app.call("session.resume", json!({ "sessionId": session })).unwrap_err();
     let told = refused["message"].as_str().unwrap();
-    assert!(told.contains("waits for a host with its directory"), "{told}");
+    assert!(told.contains("needs a host with its directory"), "{told}");
     assert!(
         told.contains(directory.to_str().unwrap()) && told.contains("one-"),
         "{told}"
     );
     let refused = two.home.run(["run", "--resume", &id, "say Mine."]);
     assert!(
-        refused.stderr.contains("waits for a host with its directory"),
+        refused.stderr.contains("needs a host with its directory"),
         "{}",
         refused.stderr
     );

@@ -114,7 +114,7 @@ async fn a_home_joins_a_fleet_with_all_its_sessions_and_they_leave_it_again() {
     let printed = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
     for wanted in [
         "the NATS servers answer in",
-        "syncs what it acknowledges",
+        "syncs writes before it acknowledges them",
         "in 3 copies",
         "host two-",
     ] {
