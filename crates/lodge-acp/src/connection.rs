@@ -257,7 +257,7 @@ impl Connection {
                     running.cancel();
                 }
             }
-            _ => tracing::debug!(method, "an ACP notification that is not known"),
+            _ => tracing::debug!(method, "an unknown ACP notification"),
         }
     }
 

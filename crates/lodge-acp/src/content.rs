@@ -39,7 +39,7 @@ pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
                         let kind = resource.mime_type.unwrap_or_else(|| "application/octet-stream".into());
                         attachments.push(attached_data(kind, data, Some(name)));
                     }
-                    (None, None) => return Err(Error::params("A resource has a text or a blob.")),
+                    (None, None) => return Err(Error::params("A resource needs a text or a blob.")),
                 }
             }
         }

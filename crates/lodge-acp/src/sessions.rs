@@ -199,7 +199,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
         None => None,
         Some(cursor) => {
             let own = cursor.strip_prefix(CURSOR).map(str::to_owned);
-            Some(own.ok_or_else(|| Error::params("The cursor is not one of this host's."))?)
+            Some(own.ok_or_else(|| Error::params("The cursor is not from this host."))?)
         }
     };
     let filter = ListFilter {

@@ -89,7 +89,7 @@ fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptio
         return options.credentials(&text).map_err(|error| bad(error.to_string()));
     }
     let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
-    let seed = seed.ok_or_else(|| bad("it holds neither a JWT with its seed nor the seed of a user".into()))?;
+    let seed = seed.ok_or_else(|| bad("it contains neither a JWT with its seed nor a user's seed".into()))?;
     Ok(options.nkey(seed.to_owned()))
 }
 

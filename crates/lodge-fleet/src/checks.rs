@@ -140,7 +140,9 @@ pub(crate) async fn servers(options: &Options) -> Result<(Vec<ServerInfo>, usize
         servers.insert(server.name.clone(), server);
     }
     if servers.is_empty() {
-        return Err(unknown("no server answered; is it a user of the system account?"));
+        return Err(unknown(
+            "no server answered; does the user belong to the system account?",
+        ));
     }
     Ok((servers.into_values().collect(), size))
 }

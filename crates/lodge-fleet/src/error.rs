@@ -88,7 +88,7 @@ pub enum FleetError {
     },
     /// A stream of the fleet's name has other settings than a fleet needs.
     #[error(
-        "stream {stream} is not one of a fleet: {field} is {found}, not {wanted}. Another program created or changed it."
+        "stream {stream} does not fit a fleet: {field} is {found}, not {wanted}. Another program created or changed it."
     )]
     ForeignStream {
         /// The stream.
@@ -101,7 +101,7 @@ pub enum FleetError {
         wanted: String,
     },
     /// Somebody else writes to the session now. Nothing was written.
-    #[error("session {session:?} is written by {by} now: this host may not write to it any more")]
+    #[error("session {session:?} is now written by {by}: this host must not write to it any more")]
     Fenced {
         /// The session.
         session: String,
@@ -109,7 +109,7 @@ pub enum FleetError {
         by: Owner,
     },
     /// The writer failed before; what it holds is no longer known to be the end of the log.
-    #[error("the log of session {session:?} could not be written before: open the session again")]
+    #[error("an earlier write to the log of session {session:?} failed: open the session again")]
     Poisoned {
         /// The session.
         session: String,
@@ -129,13 +129,13 @@ pub enum FleetError {
         session: String,
     },
     /// There is such a session already.
-    #[error("there is a session {session:?} in the fleet already")]
+    #[error("session {session:?} is already in the fleet")]
     Exists {
         /// The session.
         session: String,
     },
     /// There is no such session.
-    #[error("there is no session {session:?} in the fleet")]
+    #[error("session {session:?} is not in the fleet")]
     NotFound {
         /// The session.
         session: String,

@@ -66,7 +66,7 @@ impl Fleet {
         for name in self.stream_names() {
             let subject = format!("STREAM.INFO.{name}");
             let info = self.jetstream().persist::<Info>(&subject, &json!({}), PATIENCE).await;
-            let info = info.map_err(|failure| failure.into_error("look at a stream", PATIENCE))?;
+            let info = info.map_err(|failure| failure.into_error("read the state of a stream", PATIENCE))?;
             let (leader, replicas) = match info.cluster {
                 Some(cluster) => (cluster.leader, cluster.replicas),
                 None => (None, Vec::new()),

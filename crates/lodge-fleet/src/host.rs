@@ -192,7 +192,7 @@ impl Fleet {
     pub(crate) async fn is_alive(&self, host: &str) -> Result<bool, FleetError> {
         let key = key(host);
         let lease = self
-            .until_answered("look at a lease", || self.jetstream().last(HOSTS, &key))
+            .until_answered("read a lease", || self.jetstream().last(HOSTS, &key))
             .await?;
         Ok(lease.is_some_and(|lease| !lease.payload.is_empty()))
     }

@@ -94,7 +94,7 @@ impl Host {
     /// When the servers cannot be reached.
     pub async fn requests(&self) -> Result<Requests, FleetError> {
         let client = self.fleet().jetstream().client();
-        let failed = |error: &dyn std::fmt::Display| unavailable("hear what others ask", error);
+        let failed = |error: &dyn std::fmt::Display| unavailable("receive requests of other hosts", error);
         let asked = client
             .subscribe(subject(self.id()))
             .await
@@ -135,7 +135,7 @@ impl Asker {
         let Some(to) = self.message.reply else { return };
         let text = serde_json::to_vec(reply).expect("a reply is plain data");
         if let Err(error) = self.client.publish(to, text.into()).await {
-            tracing::warn!(%error, "another host was not answered");
+            tracing::warn!(%error, "cannot answer another host");
         }
     }
 }
