@@ -47,7 +47,7 @@ impl ClientCalls for SdkCalls {
         }
         let Some(attached) = self.attached.get().and_then(Weak::upgrade) else {
             // No client knows the tool, so none is asked to run it.
-            let gone = canvas_tools::failed("The app that shows canvases is not there".into());
+            let gone = canvas_tools::failed("The app that shows canvases is not connected".into());
             return Some(Box::pin(ready(gone)));
         };
         let (tool, arguments) = (tool.to_owned(), arguments.clone());
@@ -144,7 +144,7 @@ impl SdkCalls {
     async fn ask<T: for<'de> Deserialize<'de>>(&self, method: &str, params: Value) -> Option<T> {
         match self.peer.call(method, &params).await {
             Ok(result) => serde_json::from_value(result)
-                .inspect_err(|error| tracing::warn!(method, %error, "the client's answer has another shape"))
+                .inspect_err(|error| tracing::warn!(method, %error, "the client's answer is malformed"))
                 .ok(),
             Err(error) => {
                 tracing::warn!(method, %error, "the client could not answer");

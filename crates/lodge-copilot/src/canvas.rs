@@ -62,7 +62,7 @@ impl Provider {
         match self.peer.call(method, &params).await {
             Ok(answer) => Ok(answer),
             Err(CallError::Refused(error)) => Err(error),
-            Err(CallError::Gone) => Err(RpcError::failed("The provider of the canvas is gone")),
+            Err(CallError::Gone) => Err(RpcError::failed("The provider of the canvas has disconnected")),
         }
     }
 
@@ -124,7 +124,7 @@ impl State {
         if found.len() > 1 {
             let whose: Vec<&str> = found.iter().map(|(_, info)| info.extension_id.as_str()).collect();
             return Err(RpcError::failed(format!(
-                "Several providers have a canvas '{canvas}': say with extensionId which of {} is meant",
+                "Several providers have a canvas '{canvas}': choose one with extensionId: {}",
                 whose.join(", ")
             )));
         }
@@ -274,7 +274,7 @@ impl Canvases {
         if was_open && now.is_none() {
             drop(telling);
             provider.close(session, named(&recorded)).await;
-            let closed = format!("'{}' was closed while it was opened again", opened.instance_id);
+            let closed = format!("'{}' was closed while it was being reopened", opened.instance_id);
             return Err(RpcError::failed(closed));
         }
         if now.as_ref() != Some(&recorded) {
@@ -283,7 +283,7 @@ impl Canvases {
         {
             let mut state = self.state.lock();
             if state.by(provider.number).is_none() {
-                return Err(RpcError::failed("The provider of the canvas is gone"));
+                return Err(RpcError::failed("The provider of the canvas has disconnected"));
             }
             let shown = (provider.number, opened.clone());
             state.shown.insert(opened.instance_id.clone(), shown);
@@ -358,7 +358,7 @@ impl Canvases {
             .state
             .lock()
             .find(&open.canvas_id, Some(&open.extension_id))
-            .map_err(|_| RpcError::failed(format!("The provider of the canvas '{instance}' is not there")));
+            .map_err(|_| RpcError::failed(format!("The provider of the canvas '{instance}' is not connected")));
         Ok((open, found))
     }
 
@@ -462,7 +462,7 @@ fn check(instance: &str, input: Option<&Value>) -> Result<(), RpcError> {
     let bytes = instance.len() + input.map_or(0, |input| input.to_string().len());
     if bytes > MOST_INPUT {
         return Err(RpcError::params(format!(
-            "The canvas '{instance:.40}' is opened with {bytes} bytes: {MOST_INPUT} are the most"
+            "The input of the canvas '{instance:.40}' has {bytes} bytes: the limit is {MOST_INPUT}"
         )));
     }
     Ok(())

@@ -33,7 +33,7 @@ pub(crate) fn tools() -> [ClientTool; 3] {
         read_only,
         terminal: false,
     };
-    let input = json!({"description": "What the canvas or the action takes, by its schema."});
+    let input = json!({"description": "Input for the canvas or the action, as its schema describes."});
     [
         tool(
             LIST,

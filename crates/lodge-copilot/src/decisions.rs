@@ -36,7 +36,7 @@ impl DecisionParams {
             "no-result" => return Ok(None),
             other => {
                 return Err(RpcError::params(format!(
-                    "'{other}' is no permission decision: approve-once, reject and user-not-available are some"
+                    "'{other}' is not a permission decision; use approve-once, reject or user-not-available"
                 )));
             }
         }))

@@ -102,7 +102,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 Some(found) => length = Some(found),
                 // A web page can make a browser post to any port of this machine, and HTTP's headers would pass as ours.
                 None if line.windows(7).any(|part| part == b" HTTP/1") => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP is not spoken here"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "this port does not speak HTTP",
+                    ));
                 }
                 // Other headers (Content-Type) are allowed and mean nothing here.
                 None => junk = true,

@@ -64,7 +64,7 @@ impl Tokens {
         token
             .filter(|_| !life.is_zero())
             .map(|token| (token.to_owned(), end))
-            .ok_or_else(|| "the client gave none".to_owned())
+            .ok_or_else(|| "the client supplied none".to_owned())
     }
 
     /// A token that is good for a while.

@@ -409,7 +409,7 @@ fn agents(configs: Option<&[CustomAgentConfig]>) -> Result<Option<Vec<AgentDefin
         let name = config.name.trim();
         if name.is_empty() || agents.iter().any(|known| known.name == name) {
             return Err(RpcError::params(format!(
-                "customAgents: every agent needs a name of its own; {name:?} is not one"
+                "customAgents: every agent needs a unique name; {name:?} is empty or repeated"
             )));
         }
         agents.push(AgentDefinition {

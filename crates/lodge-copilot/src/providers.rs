@@ -156,8 +156,7 @@ impl Chooser {
             (Err(CatalogueError::UnknownModel { .. }), Some(name)) if answers.is_empty() => Ok(Chosen {
                 model: Arc::new(StandIn::new(name)),
                 warning: Some(format!(
-                    "Nobody serves the model {name} here, so the offline rehearsal model answers in its place. Configure a \
-                     provider to bring it."
+                    "No provider for the model {name} is configured, so the offline rehearsal model answers instead."
                 )),
                 unreached: None,
             }),
@@ -291,7 +290,7 @@ impl Chooser {
     async fn copilot_endpoint(&self, name: &str, client: Option<&str>) -> Result<Value, RpcError> {
         let Some(access) = self.catalogue.copilot_access(name, client).await else {
             return Err(RpcError::failed(
-                "The session's model is not one of a provider that the client brought",
+                "The session's model does not come from a provider of this client",
             ));
         };
         let mut headers = access.headers;
@@ -463,7 +462,7 @@ impl TokenSource for SdkTokens {
             };
             match result.get("token").and_then(Value::as_str) {
                 Some(token) => Ok(token.to_owned()),
-                None => Err(no_token(&self.provider, "the client gave none")),
+                None => Err(no_token(&self.provider, "the client supplied none")),
             }
         })
     }

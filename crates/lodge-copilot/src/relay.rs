@@ -60,7 +60,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         // Whoever still waits is told that no answer comes.
         for Asked { id, method } in std::mem::take(self.asked.get_mut()).into_values() {
-            let gone = RpcError::failed("the session was left before this was answered");
+            let gone = RpcError::failed("the client left the session before this was answered");
             self.client.answer(&id, Err(gone.of_method(&method)));
         }
         self.owner.close("the client has left the session");
@@ -161,7 +161,7 @@ async fn listen(ctx: Ctx, owner: Peer, relay: std::sync::Weak<Relay>, input: imp
     let Some(relay) = relay.upgrade() else { return };
     if ctx.forget_relay(&relay.session) {
         ctx.peer
-            .close("the host that has one of its sessions is gone, and it may come back for it");
+            .close("the host that runs one of its sessions is gone; it can reconnect");
     }
 }
 

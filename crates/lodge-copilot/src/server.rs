@@ -76,10 +76,10 @@ impl Default for ServerOptions {
     "{address} can be reached from other machines, and this wire is not encrypted. {}",
     if *.no_token {
         "Set COPILOT_CONNECTION_TOKEN to a token that clients must send, and add --insecure-plaintext to accept that \
-         anybody on the way can read it; or listen on 127.0.0.1."
+         anybody on the network can read it; or listen on 127.0.0.1."
     } else {
-        "Add --insecure-plaintext to accept that anybody on the way can read the token and everything else; or listen \
-         on 127.0.0.1 and come through an SSH tunnel."
+        "Add --insecure-plaintext to accept that anybody on the network can read the token and everything else; or \
+         listen on 127.0.0.1 and connect through an SSH tunnel."
     }
 )]
 pub struct Exposed {

@@ -151,9 +151,9 @@ impl Canvases {
             Ok(()) if !full => drop(session.record(recorded(open)).await?),
             Ok(()) => tracing::warn!(
                 canvas = open.instance_id,
-                "too many canvases are open for one more that was"
+                "too many open canvases: one cannot be restored"
             ),
-            Err(error) => tracing::warn!(%error, "a canvas that was open cannot be"),
+            Err(error) => tracing::warn!(%error, "an open canvas cannot be restored"),
         }
         Ok(())
     }

@@ -22,14 +22,14 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ("mcp.planInstall", "servers are added with `mcp.config.add`"),
     (
         "managedSettings.read",
-        "an app gives the policy of its sessions with `managedSettings`",
+        "an app supplies the policy of its sessions with `managedSettings`",
     ),
-    ("hooks.discover", "`lodge doctor` lists the hooks of files"),
-    ("models.getBuiltInCatalog", "models are those that providers list"),
+    ("hooks.discover", "`lodge doctor` lists hooks from files"),
     (
-        "session.limitPrediction.",
-        "Lodge does not guess what a session will cost",
+        "models.getBuiltInCatalog",
+        "the models are those that the providers list",
     ),
+    ("session.limitPrediction.", "Lodge does not predict costs"),
     ("session.debug.", "`lodge export` has a session's log"),
     ("session.autopilotObjective.", OBJECTIVE),
     ("session.workspaces.autopilotObjectiveExists", OBJECTIVE),
@@ -51,7 +51,7 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ),
     (
         "session.sandbox.disableForSession",
-        "commands leave the sandbox one by one, by approval",
+        "each command needs its own approval to leave the sandbox",
     ),
     ("session.tools.execute", "only the agent and the person call tools"),
     (

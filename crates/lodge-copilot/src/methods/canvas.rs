@@ -18,9 +18,9 @@ pub(crate) static CANVAS: Capability = Capability {
     methods: &[
         method!(session "session.canvas.list", 1, "the canvases that clients of the session provide", list),
         method!(session "session.canvas.listOpen", 2, "the canvases that are open", list_open),
-        method!(session "session.canvas.open", 3, "opens a canvas, or shows one that is open again", open),
+        method!(session "session.canvas.open", 3, "opens a canvas, or brings an open one back into view", open),
         method!(session "session.canvas.close", 1, "closes a canvas", close),
-        method!(session "session.canvas.action.invoke", 1, "does something in an open canvas", invoke),
+        method!(session "session.canvas.action.invoke", 1, "runs an action in an open canvas", invoke),
     ],
 };
 

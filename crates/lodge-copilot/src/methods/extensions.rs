@@ -41,7 +41,7 @@ async fn unavailable(_: Arc<Attached>, _: Nothing) -> Result<(), RpcError> {
 
 async fn no_extension(_: Arc<Attached>, _: Nothing) -> Result<(), RpcError> {
     Err(RpcError::failed(
-        "session.extensions.sendAttachmentsToMessage is for extensions, and this client is none. Send attachments with \
-         session.send instead",
+        "session.extensions.sendAttachmentsToMessage is for extensions only, and this client is not one. Send \
+         attachments with session.send instead",
     ))
 }

@@ -17,7 +17,7 @@ pub(crate) static HISTORY: Capability = Capability {
     methods: &[
         method!(session "session.history.compact", 3, "replaces the conversation with a summary", compact),
         method!(session "session.history.truncate", 3, "rewinds the session to before an event", truncate),
-        method!(session "session.history.summarizeForHandoff", 2, "a summary of the conversation for whoever takes over", handoff),
+        method!(session "session.history.summarizeForHandoff", 2, "a summary of the conversation, to hand it over", handoff),
         method!(session "session.history.clearContext", 0, "forgets the conversation, keeps the session", clear_context),
         method!(session "session.history.listRewindPoints", 1, "messages that the session can be rewound to", rewind_points),
         method!(session "session.history.previewRewind", 1, "what a rewind would change", preview_rewind),

@@ -21,11 +21,11 @@ pub(crate) static INSTALLED: Capability = Capability {
         method!("plugins.uninstall", 1, "removes a plugin", uninstall),
         method!("plugins.update", 1, "fetches a plugin again", update),
         method!("plugins.updateAll", 1, "fetches all plugins again", update_all),
-        method!("plugins.enable", 1, "gives plugins to new sessions", enable),
+        method!("plugins.enable", 1, "enables plugins in new sessions", enable),
         method!(
             "plugins.disable",
             1,
-            "keeps plugins from new sessions, and stops their MCP servers",
+            "disables plugins in new sessions, and stops their MCP servers",
             disable
         ),
         method!(

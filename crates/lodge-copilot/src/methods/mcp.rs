@@ -34,7 +34,7 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.stopServer", 1, "stops a server", stop),
         method!(session "session.mcp.restartServer", 0, "restarts a server", restart),
         method!(session "session.mcp.moveLoadingToBackground", 0, "continues a turn that waits for servers", release),
-        method!(session "session.mcp.setEnvValueMode", 1, "whether values of variables are literal or name the host's variables", env_mode),
+        method!(session "session.mcp.setEnvValueMode", 1, "sets whether values of variables are literal or name the host's variables", env_mode),
         method!(session "session.mcp.removeGitHub", 1, "removes GitHub's own server", remove_github),
         method!(session "session.mcp.oauth.handlePendingRequest", 4, "answers `mcp.oauth_required`", handle_token),
         method!(session "session.mcp.oauth.login", 4, "signs in: returns the address to open, or nothing if none is needed", login),
@@ -48,16 +48,11 @@ pub(crate) static MCP: Capability = Capability {
         method!("mcp.config.add", 2, "adds a server", config_add),
         method!("mcp.config.update", 2, "replaces a server", config_update),
         method!("mcp.config.remove", 2, "removes a server", config_remove),
-        method!(
-            "mcp.config.enable",
-            1,
-            "lets servers start in new sessions",
-            config_enable
-        ),
+        method!("mcp.config.enable", 1, "enables servers in new sessions", config_enable),
         method!(
             "mcp.config.disable",
             1,
-            "keeps servers from starting in new sessions",
+            "disables servers in new sessions",
             config_disable
         ),
         method!(
@@ -465,7 +460,7 @@ impl AppCall {
     async fn visible(&self, session: &Attached) -> Result<Vec<Tool>, RpcError> {
         if !session.shows_views() {
             let text =
-                "The session was opened without the mcp-apps capability: no view of a server can ask for anything.";
+                "The session was opened without the mcp-apps capability, so views of servers cannot send requests.";
             return Err(RpcError::failed(text));
         }
         if self.server_name != self.origin_server_name {
@@ -533,7 +528,7 @@ async fn call_tool(session: Arc<Attached>, params: AppCall) -> Result<Value, Rpc
     let visible = params.visible(&session).await?;
     if !visible.iter().any(|tool| tool.name == params.tool_name) {
         return Err(RpcError::failed(format!(
-            "MCP server \"{}\" shows no tool {} to apps",
+            "MCP server \"{}\" offers no tool {} to apps",
             params.server_name, params.tool_name
         )));
     }

@@ -28,7 +28,7 @@ pub(crate) static MODEL: Capability = Capability {
         method!(session "session.model.list", 2, "models that this session may use", model_list),
         method!(session "session.model.getCurrent", 4, "the model and its reasoning effort", get_current),
         method!(session "session.model.switchTo", 6, "switches to another model, from the next call on", switch_to),
-        method!(session "session.model.switchAutoTier", 5, "what the provider prefers when it chooses the model, from the next message on", switch_auto_tier),
+        method!(session "session.model.switchAutoTier", 5, "sets how the provider chooses the model, from the next message on", switch_auto_tier),
         method!(session "session.model.setReasoningEffort", 1, "changes the reasoning effort", set_reasoning_effort),
         method!(session "session.model.setAllowedModels", 0, "limits the session to these models, or lifts the limit", set_allowed),
         method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),

@@ -33,7 +33,7 @@ pub(crate) static REMOTE: Capability = Capability {
         method!(
             "sessions.getPersistedRemoteSteerable",
             1,
-            "what was recorded last",
+            "the last recorded value",
             steerable
         ),
     ],

@@ -24,7 +24,7 @@ pub(crate) static RULES: Capability = Capability {
         method!(session "session.permissions.configure", 1, "changes rules, directories and addresses together", configure),
         method!(session "session.permissions.modifyRules", 1, "adds and removes rules", modify),
         method!(session "session.permissions.resetSessionApprovals", 1, "forgets the approvals given for this session", reset),
-        method!(session "session.permissions.setRequired", 1, "whether this client answers permission requests", set_required),
+        method!(session "session.permissions.setRequired", 1, "sets whether this client answers permission requests", set_required),
         method!(
             session "session.permissions.notifyPromptShown",
             1,
@@ -37,7 +37,7 @@ pub(crate) static RULES: Capability = Capability {
             "allows every address, or asks again",
             unrestricted_urls
         ),
-        method!(session "session.permissions.locations.resolve", 1, "the location that answers are kept for", resolve),
+        method!(session "session.permissions.locations.resolve", 1, "the location for which approvals are stored", resolve),
         method!(raw "session.permissions.locations.addToolApproval", 1, "approves a tool in a location for good", approve),
         method!(raw "session.permissions.locations.apply", 1, "applies the approvals of a location", apply),
         method!(raw "session.permissions.folderTrust.isTrusted", 1, "whether the user trusts a folder", is_trusted),

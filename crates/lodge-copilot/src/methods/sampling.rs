@@ -35,7 +35,7 @@ impl Samplings {
         let mut all = self.0.lock();
         if all.contains_key(&id) {
             return Err(RpcError::params(format!(
-                "The sampling request {id} is under way already."
+                "The sampling request {id} is already running."
             )));
         }
         all.insert(id.clone(), cancelled.clone());

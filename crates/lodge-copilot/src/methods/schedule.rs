@@ -79,7 +79,9 @@ struct AddParams {
 
 async fn add(session: Arc<Attached>, params: AddParams) -> Result<Value, RpcError> {
     let Some(interval_ms) = interval(&params.interval) else {
-        return Ok(json!({"error": format!("Not an interval: {:?}. Say it like 30s, 5m, 2h or 1d.", params.interval)}));
+        return Ok(
+            json!({"error": format!("Invalid interval {:?}. Use a form like 30s, 5m, 2h or 1d.", params.interval)}),
+        );
     };
     let created = SessionScheduleCreated {
         interval_ms: Some(interval_ms),

@@ -33,7 +33,7 @@ struct SecretsParams {
 
 async fn add_secrets(ctx: Ctx, params: SecretsParams) -> Result<Value, RpcError> {
     let added = ctx.host.secrets().add(params.values);
-    added.map_err(|rest| RpcError::failed(format!("{rest} values are more than can be filtered")))?;
+    added.map_err(|rest| RpcError::failed(format!("Too many values to filter: {rest} were not added")))?;
     Ok(json!({"ok": true}))
 }
 

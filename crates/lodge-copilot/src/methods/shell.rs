@@ -17,7 +17,7 @@ pub(crate) static SHELL: Capability = Capability {
     methods: &[
         method!(session "session.shell.exec", 2, "runs a command; its output comes as `shell.output`", exec),
         method!(session "session.shell.kill", 1, "sends a signal to such a command", kill),
-        method!(session "session.shell.executeUserRequested", 2, "runs a command that the agent learns of", execute),
+        method!(session "session.shell.executeUserRequested", 2, "runs a command and tells the agent about it", execute),
         method!(session "session.shell.cancelUserRequested", 1, "stops such a command", cancel),
     ],
 };

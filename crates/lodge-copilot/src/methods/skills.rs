@@ -29,7 +29,7 @@ pub(crate) static SKILLS: Capability = Capability {
         method!(
             "skills.config.setDisabledSkills",
             1,
-            "which skills are off in new sessions",
+            "sets which skills are off in new sessions",
             set_disabled
         ),
         method!(

@@ -24,7 +24,7 @@ pub(crate) static TURNS: Capability = Capability {
         method!(
             "session.suspend",
             4,
-            "stops what runs and unloads the session from memory",
+            "stops all work and unloads the session from memory",
             suspend
         ),
         method!("session.shutdown", 1, "unloads the session from memory", shutdown),
@@ -208,7 +208,7 @@ async fn shutdown(ctx: Ctx, params: ShutdownParams) -> Result<Value, RpcError> {
         Some("error") => Ending::Error(params.reason),
         Some(other) => {
             return Err(RpcError::params(format!(
-                "A session cannot be shut down with the type '{other}': it is 'routine' or 'error'"
+                "Unknown shutdown type '{other}': use 'routine' or 'error'"
             )));
         }
     };

@@ -381,7 +381,7 @@ async fn prompts_are_sent_at_set_times_until_they_are_cancelled() {
     let refused = table
         .call("session.schedule.add", json!({"interval": "soon", "prompt": "x"}))
         .await;
-    assert!(refused["error"].as_str().unwrap().contains("Not an interval"));
+    assert!(refused["error"].as_str().unwrap().contains("Invalid interval"));
     let later = table
         .call("session.schedule.add", json!({"interval": "1h", "prompt": "say later"}))
         .await;
