@@ -270,7 +270,7 @@ impl Shared {
     /// Changes what is asked. Policy may forbid that nothing is.
     pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
         if approval == Approval::ApproveAll && self.permissions.forbids_bypass() {
-            let message = "The organisation's policy forbids approving everything without a question.";
+            let message = "The organisation's policy does not allow approving everything.";
             self.recorder.note(SessionManagedSettingsEnforced {
                 action: "bypass_permissions_blocked".into(),
                 escalation: Some("approve_all".into()),

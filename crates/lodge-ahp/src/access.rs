@@ -64,10 +64,10 @@ impl Face {
 
     /// Whether a client may have what it asks for now: by the host's policy, or because a person says so.
     pub(crate) async fn decide(self: &Arc<Self>, mut grant: Grant) -> Result<(), &'static str> {
-        const NOBODY: &str = "a person has to allow this: see `lodge grants`";
+        const NOBODY: &str = "this needs a person's approval: see `lodge grants`";
         let keep = |grant: &Grant| self.grants.put(grant).map_err(|_| "cannot save it");
         match self.config.resources {
-            Policy::Deny => return Err("this host grants no more access"),
+            Policy::Deny => return Err("this host does not grant access"),
             Policy::Allow => {}
             Policy::Ask => {
                 let id = keep(&grant)?;

@@ -332,6 +332,6 @@ async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Opti
                 face.later(unwatched, move || again.unload_unwatched());
             }
         }
-        _ => tracing::debug!(method, "a notification that means nothing here"),
+        _ => tracing::debug!(method, "an unknown notification"),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn watch_list(face: Arc<Face>) {
         tokio::select! {
             event = lifecycle.recv() => match event {
                 Ok(event) => list.note(&face, event),
-                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "clients may show sessions as they were"),
+                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "clients may show outdated sessions"),
                 Err(RecvError::Closed) => return,
             },
             Ok(()) = decisions.changed() => face.decided_for_all(),

@@ -32,7 +32,7 @@ impl Ahp {
         async move {
             let slot = face.0.host.connections().admit(None);
             let Some(introduction) = relay::introduction(&mut stream).await else {
-                tracing::warn!(from, "a host did not say who its client is");
+                tracing::warn!(from, "another host did not identify its client");
                 return;
             };
             if let Err(error) = slot.authenticate() {
@@ -45,7 +45,7 @@ impl Ahp {
             let accepted = accept_async_with_config(stream, Some(config));
             match timeout_at(slot.deadline().into(), accepted).await {
                 Ok(Ok(socket)) => connection::run(face.0, socket, admission).await,
-                _ => tracing::debug!(from, "a client of another host left before it said anything"),
+                _ => tracing::debug!(from, "a client of another host disconnected before its first message"),
             }
         }
     }

@@ -12,7 +12,7 @@ pub(crate) enum Refusal {
     NoType,
     #[error("no channel is named")]
     NoChannel,
-    #[error("{0} is not an action of this host")]
+    #[error("this host has no action {0}")]
     UnknownAction(String),
     /// Not named: clients of other dialects call it otherwise.
     #[error("a field of the action is missing or has the wrong type")]
@@ -103,7 +103,7 @@ pub(crate) enum TurnRefusal {
     StartedAt,
     #[error("only the last turn can be resumed, and only if its error says so")]
     NotResumable,
-    #[error("the log does not tell where that turn ends")]
+    #[error("the log does not say where that turn ends")]
     EndUnknown,
     #[error("there is no such queued message")]
     NotQueued,
@@ -130,15 +130,15 @@ pub(crate) enum CallRefusal {
     NoOption,
     #[error("the option contradicts the answer")]
     Contradiction,
-    #[error("what a person edited can be allowed once or for the session, not always")]
+    #[error("edited input can be allowed once or for the session, not always")]
     EditedOnce,
     #[error("another client runs this tool")]
     OtherClient,
-    #[error("the tool call is not one that a client runs now")]
+    #[error("no client is running this tool call")]
     NotOfClient,
     #[error("the tool call waits for somebody to sign in")]
     WaitsForSignIn,
-    #[error("the tool call does not run")]
+    #[error("the tool call is not running")]
     NotRunning,
     #[error("the tool call's result does not wait for a confirmation")]
     ResultNotAsked,
@@ -172,13 +172,13 @@ pub(crate) enum DirectoryRefusal {
     Unnamed,
     #[error("a session has at most {MOST_DIRECTORIES} directories")]
     TooMany,
-    #[error("a session stays in the directory that it works in")]
+    #[error("a session cannot leave the directory that it works in")]
     SessionStays,
-    #[error("a chat stays in the directory that it works in")]
+    #[error("a chat cannot leave the directory that it works in")]
     ChatStays,
     #[error("a chat of the session works in this directory")]
     InUse,
-    #[error("a sub-agent works where its agent does")]
+    #[error("a sub-agent works in the directories of its agent")]
     OfSubAgent,
     #[error("this is not a working directory of the session")]
     NotOfSession,
@@ -191,7 +191,7 @@ pub(crate) enum DirectoryRefusal {
 pub(crate) enum SessionRefusal {
     #[error("a title has 1 to {TITLE} characters")]
     Title,
-    #[error("the organisation's policy forbids approving everything without a question")]
+    #[error("the organisation's policy does not allow approving everything")]
     ForbiddenByPolicy,
     #[error("a client can only speak for itself")]
     NotItself,
@@ -215,14 +215,14 @@ pub(crate) enum SessionRefusal {
     NoModel(String),
     #[error("{0:?} cannot be changed")]
     Fixed(String),
-    #[error("a session that has begun stays where it works")]
+    #[error("a session that has started cannot change where it works")]
     Begun,
 }
 
 /// About channels that are neither chats nor sessions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceRefusal {
-    #[error("this client knows nothing of automations")]
+    #[error("this client's protocol version has no automations")]
     NoAutomations,
     #[error("clients cannot dispatch anything here")]
     Nothing,

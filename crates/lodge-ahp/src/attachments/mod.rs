@@ -33,7 +33,7 @@ pub(crate) fn unread(message: &Message) -> Given {
             MessageAttachment::Resource(resource) => match Place::of(&resource.uri) {
                 Place::File(path) => given.attachments.push(file(resource, path, |_| String::new())),
                 Place::Machine(_) | Place::Held(_) | Place::Client => {
-                    given.texts.push(not_read(resource, "the host had to start again"))
+                    given.texts.push(not_read(resource, "the host was restarted"))
                 }
             },
             other => given.take(other),

@@ -229,7 +229,7 @@ async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAtt
         return Err("it is too large".to_owned());
     }
     let answer = ask("resourceRead").await.map_err(|error: RpcError| error.message)?;
-    let read: Read = serde_json::from_str(answer.get()).map_err(|error| format!("the answer is odd: {error}"))?;
+    let read: Read = serde_json::from_str(answer.get()).map_err(|error| format!("the answer is invalid: {error}"))?;
     let bytes = match read.encoding.as_deref() {
         Some("base64") => STANDARD.decode(read.data).map_err(|error| error.to_string())?,
         _ => read.data.into_bytes(),

@@ -103,7 +103,7 @@ fn read(mut action: Value) -> Result<StateAction, String> {
         return Err(format!("the action cannot be read: {error}"));
     }
     match serde_json::from_value(action) {
-        Ok(StateAction::Unknown(_)) | Err(_) => Err(format!("{kind} is not an action that can be understood")),
+        Ok(StateAction::Unknown(_)) | Err(_) => Err(format!("the action {kind} is unknown or malformed")),
         Ok(action) => Ok(action),
     }
 }

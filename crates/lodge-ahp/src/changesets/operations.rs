@@ -114,7 +114,7 @@ fn target(
             (ChangesetOperationScope::Resource, Some(resource))
         }
         Some(ChangesetOperationTarget::Range { .. }) => (ChangesetOperationScope::Range, None),
-        Some(_) => return Err(RpcError::params("the target cannot be understood")),
+        Some(_) => return Err(RpcError::params("the target is invalid")),
     };
     if !operation.scopes.contains(&scope) {
         return Err(RpcError::params(format!(
@@ -151,7 +151,7 @@ pub(crate) async fn invoke(
         let known = state.operations.iter().flatten().find(|operation| operation.id == id);
         let operation = known.ok_or_else(|| RpcError::params(format!("there is no operation {id} here")))?;
         if operation.status == ChangesetOperationStatus::Running {
-            return Err(RpcError::new(code::CONFLICT, format!("{id} is being done already")));
+            return Err(RpcError::new(code::CONFLICT, format!("{id} is already in progress")));
         }
         let only = target(state, operation, wanted)?;
         let running = status(id, ChangesetOperationStatus::Running, None);

@@ -171,7 +171,7 @@ impl Driver {
         if let Some(session) = self.live.as_ref().map(|live| live.session.clone())
             && let Err(error) = self.decide(&session).await
         {
-            tracing::warn!(chat = &*self.chat, %error, "what was decided about a session cannot be done");
+            tracing::warn!(chat = &*self.chat, %error, "a decision about a session cannot be applied");
         }
         self.show_customizations().await;
     }

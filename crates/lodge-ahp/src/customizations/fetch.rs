@@ -158,7 +158,7 @@ impl Fetch<'_> {
             }
             self.files += 1;
             if self.files > FILES || depth > DEPTH {
-                return Err(format!("It has more than {FILES} files, or too deep ones."));
+                return Err(format!("It has more than {FILES} files, or files nested too deeply."));
             }
             if !is_dir {
                 let content = self.read(&path).await?;

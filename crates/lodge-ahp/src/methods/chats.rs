@@ -80,7 +80,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         )
     };
     if !params.chat.starts_with("ahp-chat:") || params.chat.len() > 1024 {
-        return Err(RpcError::params("a chat's URI begins with ahp-chat:"));
+        return Err(RpcError::params("a chat's URI must begin with ahp-chat:"));
     }
     let own = params
         .working_directories
@@ -100,7 +100,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         }
         return Err(RpcError::new(
             code::ALREADY_EXISTS,
-            format!("there is a chat {} already", params.chat),
+            format!("chat {} already exists", params.chat),
         ));
     }
     if is_draft {

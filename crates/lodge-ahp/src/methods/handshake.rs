@@ -427,7 +427,7 @@ pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
     }
     let good_for = match params.expires_in.filter(|_| !params.token.is_empty()) {
         Some(rpc::Whole(seconds)) if seconds > 0 => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(RpcError::params("a token is good for a number of seconds")),
+        Some(_) => return Err(RpcError::params("expiresIn must be a number of seconds")),
         None => None,
     };
     request

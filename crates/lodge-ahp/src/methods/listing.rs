@@ -126,7 +126,7 @@ impl Face {
         let (recent, chats) = match found.await {
             Ok((page, chats)) => (page.sessions, chats),
             Err::<_, HostError>(error) => {
-                return tracing::warn!(%error, "a client that came back may show sessions as they were");
+                return tracing::warn!(%error, "a client that reconnected may show outdated sessions");
             }
         };
         for line in recent {

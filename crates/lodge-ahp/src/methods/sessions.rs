@@ -137,7 +137,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if taken {
         return Err(RpcError::new(
             code::SESSION_ALREADY_EXISTS,
-            format!("there is a session {session} already"),
+            format!("session {session} already exists"),
         ));
     }
     let id = free_id(request, &session).await;
@@ -209,13 +209,13 @@ pub(super) fn own_uri(named: Option<String>, thing: &str, own_scheme: Option<&st
     let scheme = scheme.to_ascii_lowercase();
     let is_reserved = RESERVED_SCHEMES.contains(&&*scheme) || (scheme.starts_with("ahp-") && scheme != "ahp-session");
     if is_reserved && own_scheme != Some(&*scheme) {
-        return refused(format!("no {thing} can have the scheme {scheme}: choose another"));
+        return refused(format!("a {thing} cannot use the scheme {scheme}: choose another"));
     }
     // What the host serves beneath a session.
     let is_beneath = |part: &&str| text.contains(part);
     if ["/changeset/", "/content/"].iter().any(is_beneath) || text.ends_with("/annotations") {
         return refused(format!(
-            "{text} is where a session's own things are: choose another URI"
+            "{text} is reserved for a session's own channels: choose another URI"
         ));
     }
     Ok(text.into())
@@ -576,7 +576,7 @@ pub(crate) fn host_error(error: HostError) -> RpcError {
     match error {
         HostError::NotFound(id) => RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {id}")),
         HostError::AlreadyExists(id) => {
-            RpcError::new(code::SESSION_ALREADY_EXISTS, format!("there is a session {id} already"))
+            RpcError::new(code::SESSION_ALREADY_EXISTS, format!("session {id} already exists"))
         }
         HostError::Invalid(message) => RpcError::params(message),
         newer @ HostError::Newer { .. } => RpcError::failed(newer),

@@ -56,7 +56,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if taken || face.locate(&named).await.is_some() {
         return Err(RpcError::new(
             code::ALREADY_EXISTS,
-            format!("there is something at {named} already"),
+            format!("{named} is already in use"),
         ));
     }
     let claim = claim(request, params.claim).await?;
@@ -91,7 +91,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     if request.face.inner.lock().is_agents_terminal(&named) {
         return Err(RpcError::new(
             code::PERMISSION_DENIED,
-            "this is what the agent's tool prints; stop the turn to stop it",
+            "this is the output of the agent's tool; stop the turn to stop it",
         ));
     }
     if !request.face.close_terminal(&named) {

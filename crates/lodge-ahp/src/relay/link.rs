@@ -108,7 +108,10 @@ impl Drop for Relay {
         let asked = std::mem::take(&mut self.inner.get_mut().asked);
         for Asked { by, .. } in asked.into_values() {
             if let By::Client(id) = by {
-                let gone = RpcError::new(code::INTERNAL_ERROR, "the session was left before this was answered");
+                let gone = RpcError::new(
+                    code::INTERNAL_ERROR,
+                    "the client left the session before this was answered",
+                );
                 self.conn.push(rpc::response(Some(&id), &Err(gone)));
             }
         }

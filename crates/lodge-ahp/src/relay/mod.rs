@@ -77,7 +77,7 @@ impl Relays {
     fn add(&self, relay: &Arc<Relay>) -> Result<Claim, RpcError> {
         let mut all = self.0.lock();
         if all.len() >= MOST {
-            let text = format!("a connection can have to do with {MOST} sessions of other hosts at a time");
+            let text = format!("a connection can use {MOST} sessions of other hosts at a time");
             return Err(RpcError::new(code::TOO_BUSY, text));
         }
         Ok(Claim::new(all.entry(relay.session.clone()).or_insert(relay.clone())))

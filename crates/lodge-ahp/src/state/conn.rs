@@ -250,7 +250,12 @@ impl Conn {
 
     /// Asks the client for something. Who does not answer within `patience`, or goes, has failed to.
     pub(crate) async fn call(&self, method: &str, params: &str, patience: Duration) -> RpcResult {
-        let gone = || RpcError::new(code::INTERNAL_ERROR, "the client that was asked is gone");
+        let gone = || {
+            RpcError::new(
+                code::INTERNAL_ERROR,
+                "the client to which this request was sent has disconnected",
+            )
+        };
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut calls = self.calls.lock();
@@ -275,7 +280,7 @@ impl Conn {
             Ok(Err(_)) => Err(gone()),
             Err(_) => Err(RpcError::new(
                 code::INTERNAL_ERROR,
-                "the client that was asked does not answer",
+                "the client to which this request was sent does not answer",
             )),
         }
     }
@@ -286,7 +291,7 @@ impl Conn {
         match waiting {
             // Whoever waited may be gone.
             Some(waiting) => drop(waiting.send(result)),
-            None => tracing::debug!(?id, "an answer to nothing that was asked"),
+            None => tracing::debug!(?id, "a response to an unknown request"),
         }
     }
 

@@ -571,10 +571,10 @@ async fn say(session: &Session, prompt: Prompt) -> Result<(), HostError> {
 /// A message could not be prepared: its turn says so.
 async fn fail(chat: &Uri, session: Option<&Session>, id: &str, error: &HostError) {
     let Some(session) = session else {
-        return tracing::warn!(chat = &**chat, %error, "a message cannot be said, because its session cannot be opened");
+        return tracing::warn!(chat = &**chat, %error, "a message cannot be sent, because its session cannot be opened");
     };
     if let Err(untold) = session.fail_message(id, &error.to_string()).await {
-        tracing::warn!(chat = &**chat, %error, %untold, "a message that cannot be prepared stays in the queue");
+        tracing::warn!(chat = &**chat, %error, %untold, "a message cannot be prepared and stays in the queue");
     }
 }
 

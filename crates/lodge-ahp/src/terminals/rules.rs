@@ -31,7 +31,7 @@ pub(crate) enum Deed {
 pub(crate) enum TerminalRefusal {
     #[error("the agent's terminal is over")]
     Over,
-    #[error("this is what the agent's tool prints; only the agent acts here")]
+    #[error("this is the output of the agent's tool; only the agent can act on it")]
     OfAgent,
     #[error("the terminal's shell has ended")]
     Ended,

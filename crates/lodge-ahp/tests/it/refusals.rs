@@ -190,12 +190,12 @@ async fn what_is_wrong_is_named_with_its_place() {
         (
             "createSession",
             json!({ "channel": "ahp-terminal:/x" }),
-            "no session can have the scheme ahp-terminal: choose another",
+            "a session cannot use the scheme ahp-terminal: choose another",
         ),
         (
             "createSession",
             json!({ "channel": "x:/1/changeset/session" }),
-            "x:/1/changeset/session is where a session's own things are: choose another URI",
+            "x:/1/changeset/session is reserved for a session's own channels: choose another URI",
         ),
         (
             "createSession",

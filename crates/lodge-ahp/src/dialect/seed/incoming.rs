@@ -51,7 +51,7 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
         });
     }
     let Some(name) = kind.strip_prefix("session/") else {
-        return Err(format!("{kind} is not an action of this host"));
+        return Err(format!("this host has no action {kind}"));
     };
     let Some(Value::String(uri)) = action.remove("session") else {
         return Err("the action names no session".to_owned());
