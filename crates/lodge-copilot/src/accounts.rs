@@ -1,4 +1,4 @@
-//! GitHub accounts that a client signed in with. They are in memory only: a token belongs on no disk of this host's.
+//! GitHub accounts that a client signed in with. They are kept in memory only: this host never writes their tokens to disk.
 
 use parking_lot::Mutex;
 use serde_json::Value;

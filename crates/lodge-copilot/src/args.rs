@@ -1,4 +1,4 @@
-//! How the SDKs start the program.
+//! The arguments with which SDKs start the program.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,5 +1,5 @@
-//! What the clients of one session share beside the session itself: commands that wait for one of them, and the recent
-//! events for those who read them page by page.
+//! State that the clients of one session share: commands that wait for a client, and recent events for clients that read
+//! them page by page.
 
 use std::{
     collections::{HashMap, VecDeque},

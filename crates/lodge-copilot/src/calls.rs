@@ -1,4 +1,4 @@
-//! What the agent asks of an SDK client, as requests to it.
+//! Calls from the agent to an SDK client: tools, hooks and questions, as requests on the wire.
 
 use std::{
     future::ready,

@@ -1,5 +1,5 @@
-//! Canvases: panels that a client of a session provides, and that another one may show. Which of them are open is in the
-//! log. What a provider says of an open one for now, such as its address, is known as long as the provider is there.
+//! Canvases: panels that one client of a session provides and another may show. The log records which are open. Other
+//! properties of an open canvas, such as its address, are known only while its provider is connected.
 
 mod provided;
 

@@ -1,4 +1,4 @@
-//! Canvases for the model: tools of a client that shows canvases, run by the host.
+//! Tools with which the model opens and uses canvases.
 
 use std::sync::Arc;
 

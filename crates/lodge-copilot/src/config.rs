@@ -1,5 +1,5 @@
-//! The session configuration that `session.create` and `session.resume` carry. Unknown keys are ignored: every release
-//! of the SDKs adds some.
+//! The session configuration in `session.create` and `session.resume`. Unknown keys are ignored, because every release of
+//! the SDKs adds some.
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! One connection: reads frames, serves requests side by side, and holds what the client has open.
+//! One connection: reads frames, serves requests concurrently, and holds the client's open sessions.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
-//! The words in which clients decide: permission decisions in every spelling that SDKs use, and tool results in every
-//! form that they take.
+//! Clients' decisions: permission decisions in every spelling that SDKs use, and tool results in every form.
 
 use lodge_events::ContentBlock;
 use lodge_host::{ExternalResult, PermissionDecision, ToolAnswer};

@@ -1,7 +1,7 @@
 //! The frames of the wire: `Content-Length: N`, a blank line, N bytes of JSON.
 //!
-//! Reading is tolerant, because a client that sends one bad frame has other sessions on the same connection; writing is
-//! strict, because the SDKs' readers are not tolerant at all: exactly one header, in exactly this spelling.
+//! Reading is tolerant, because a client that sends one bad frame has other sessions on the same connection. Writing is
+//! strict, because the SDKs' readers accept exactly one header in exactly this spelling.
 
 use std::io;
 

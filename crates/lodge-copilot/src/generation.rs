@@ -1,8 +1,7 @@
-//! What a client is sent in place of the few events that the parsers of its SDK's generation refuse: a refused event is
-//! lost to the app, or ends its connection.
+//! Rewrites the few events that the parsers of old SDKs refuse. A refused event is lost to the app, or ends its connection.
 //!
-//! SDKs before 1.0 shake hands by `ping`, all later ones by `connect`. Their versions are told nowhere else. The log and
-//! what other clients get are not touched, and no event that comes in numbers is among these.
+//! SDKs before 1.0 shake hands with `ping`, later ones with `connect`; nothing else tells their versions apart. The log and
+//! the events for other clients stay unchanged. None of the rewritten events is frequent.
 
 #[cfg(test)]
 mod matrix;

@@ -1,5 +1,4 @@
-//! What a GitHub token is good for, where the environment names a place for that: who it belongs to, and GitHub's own MCP
-//! server.
+//! GitHub tokens: getting them from the app, finding out whose they are, and GitHub's own MCP server.
 
 use std::{
     collections::BTreeMap,

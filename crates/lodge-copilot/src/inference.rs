@@ -1,5 +1,5 @@
-//! Model traffic through the client: when it offers to do it, requests to models are calls to the client, and what the
-//! model answers comes back as calls from it.
+//! Model traffic through the client: a client that offers it gets requests to models as calls, and returns the model's
+//! response in calls of its own.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,9 +1,9 @@
 //! The Copilot SDK face: JSON-RPC in `Content-Length` frames over standard input and output and over TCP, protocol
 //! version 3, so that apps on the official Copilot SDKs work with Lodge unmodified.
 //!
-//! This room knows the SDKs' wire: frames, requests, notifications, their words and their quirks. It may not know the
-//! other faces, nor how models are reached over HTTP. Whatever a method does, it does through `lodge-host`; a method that
-//! is not served is absent from the dispatch table and answers `-32601`.
+//! This room knows the SDKs' wire: frames, requests, notifications, their spelling and their quirks. It may not know the
+//! other faces, nor how models are reached over HTTP. Every method does its work through `lodge-host`. A method that is not
+//! served is absent from the dispatch table and answers `-32601`.
 
 mod accounts;
 mod args;

@@ -1,4 +1,4 @@
-//! Opening sessions: from the client's configuration to a session that it is attached to.
+//! Opening sessions: from the client's configuration to an attached session.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -29,7 +29,7 @@ const CLIENT_NAME: &str = "sdk";
 
 /// Makes a session and attaches the client to it. The client gets its events from the first one on.
 pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
-    without_what_is_elsewhere(config)?;
+    refuse_unavailable(config)?;
     let policy = policy::read(config)?;
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let tokens = Tokens::of(ctx, config, &id)?;
@@ -136,8 +136,8 @@ async fn first_model(
     Err(RpcError::params(model::NONE_ALLOWED))
 }
 
-/// What a client must not believe that it got: a session elsewhere, or a policy that somebody fetches.
-fn without_what_is_elsewhere(config: &SessionConfig) -> Result<(), RpcError> {
+/// Refuses options that this host does not have: a session in the cloud, or a policy fetched from GitHub.
+fn refuse_unavailable(config: &SessionConfig) -> Result<(), RpcError> {
     if config.enable_managed_settings == Some(true) {
         return Err(RpcError::params(
             "enableManagedSettings is not available: this host fetches no policy from GitHub. Give the policy with \
@@ -163,7 +163,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let Some(id) = &config.session_id else {
         return Err(RpcError::params("sessionId is missing"));
     };
-    without_what_is_elsewhere(config)?;
+    refuse_unavailable(config)?;
     let policy = policy::read(config)?;
     // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
     let fresh = ctx.host.live(id).is_none();

@@ -1,7 +1,7 @@
-//! What waits to be written to one connection, bounded in bytes, and the task that writes it.
+//! The queue of frames for one connection, bounded in bytes, and the task that writes it.
 //!
-//! Whoever has something to say pushes and goes on: a slow client never slows the agent or another client. When more
-//! than the limit waits, the connection is closed.
+//! Pushing never waits, so a slow client never slows the agent or another client. A connection whose queue exceeds the limit
+//! is closed.
 
 use std::{collections::VecDeque, io, io::IoSlice, sync::Arc};
 

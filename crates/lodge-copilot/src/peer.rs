@@ -1,4 +1,4 @@
-//! The other end of a connection: notifications, answers and calls to it.
+//! The client's end of a connection: sends it notifications, responses and calls.
 
 use std::{
     collections::HashMap,

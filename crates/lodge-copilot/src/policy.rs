@@ -1,4 +1,4 @@
-//! An organisation's policy that an app brings with a session (`managedSettings`).
+//! An organisation's policy, which an app supplies with a session (`managedSettings`).
 
 use lodge_host::{
     ManagedPolicy,

@@ -1,5 +1,4 @@
-//! Which model answers: one of the host's, one behind the client's GitHub token, or one of a provider that the client
-//! brings.
+//! Chooses the model: one of the host, one behind the client's GitHub token, or one of a provider that the client supplies.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Sessions that another host of the fleet has in use: what the client says of one is handed on to that host, and what that host
-//! says goes to the client. The client sees one connection; the other host sees a client of its own.
+//! Sessions that another host of the fleet is using: relays the client's messages to that host, and the host's messages to the
+//! client. The client sees one connection; the other host sees an ordinary client.
 
 use std::{
     collections::HashMap,

@@ -1,8 +1,8 @@
-//! Which role a method needs. What is not listed needs the role `full`, and so does what nobody has thought of yet; the
-//! snapshot of this table shows every method, so that none is added without a look at its role.
+//! The role that each method needs. Methods that are not listed need `full`. The snapshot of this table names every method, so
+//! nobody adds one without choosing its role.
 //!
-//! Devices are made for clients of the Agent Host Protocol. On this wire a session is opened with everything that a client
-//! can set about it, so opening one needs `full`; the lesser roles list sessions and read their logs.
+//! Devices are made for clients of the Agent Host Protocol. On this wire, opening a session sets everything about it, so it
+//! needs `full`; the lesser roles list sessions and read their logs.
 
 use lodge_door::Role;
 

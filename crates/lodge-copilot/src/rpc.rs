@@ -1,4 +1,4 @@
-//! JSON-RPC messages: what comes in, what goes out, and errors in the words that clients look for.
+//! JSON-RPC messages, and errors with the texts that clients look for.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Permission rules in the words of the SDKs: a kind and an argument, or an approval with its details.
+//! Permission rules as the SDKs write them: a kind and an argument, or an approval with its details.
 
 use lodge_events::PermissionRule;
 use lodge_host::rules::{Access, What, sampling_of};

@@ -1,4 +1,4 @@
-//! One session that a client has open: its events on their way to the client, and what the client can do for it.
+//! One session that a client has open: its events on their way to the client, and the client's capabilities.
 
 mod models;
 

@@ -1,7 +1,7 @@
 //! Standard input and output without a thread in between, where the system allows it.
 //!
-//! Node starts its children with sockets for standard input and output, Python with pipes; both can be polled. For
-//! anything else (a file, a terminal) tokio's blocking threads do.
+//! Node starts its children with sockets for standard input and output, Python with pipes; both can be polled. For anything
+//! else (a file, a terminal), tokio's blocking threads are used.
 
 use std::{fs::File, io, os::fd::AsFd};
 

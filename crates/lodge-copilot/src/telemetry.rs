@@ -1,7 +1,7 @@
-//! `gitHubTelemetry.event`: what an app that asked for it may count. It is the only one that hears of it: the host itself
-//! reports nothing to anybody.
+//! `gitHubTelemetry.event`: numbers for an app that asked for them. Only that app gets them: the host itself reports nothing
+//! to anybody.
 //!
-//! Each is made from a session event, under the event's name, and holds numbers and fixed words only: no prompts, answers,
+//! Each is made from a session event, under the event's name, and holds only numbers and fixed words: no prompts, answers,
 //! arguments, paths or names.
 
 use lodge_events::Event;

@@ -1,4 +1,4 @@
-//! Traces of the sessions that apps have open, where they ask for them.
+//! Traces of the sessions that apps have open, if they ask for them.
 
 use std::{
     collections::HashMap,

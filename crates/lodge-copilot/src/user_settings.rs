@@ -1,5 +1,5 @@
-//! What the user has set for all sessions of SDK clients: `settings.json` in the home. Small, and read when it is needed, so
-//! that what other programs write there counts at once.
+//! The user's settings for all sessions of SDK clients: `settings.json` in the home. The file is small and read whenever it is
+//! needed, so changes by other programs apply at once.
 
 use std::{io, path::Path};
 

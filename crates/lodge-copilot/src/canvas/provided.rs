@@ -1,4 +1,4 @@
-//! What one client of a session provides.
+//! Canvases that one client of a session provides.
 
 use std::sync::Arc;
 

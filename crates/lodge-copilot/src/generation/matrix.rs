@@ -1,5 +1,5 @@
-//! Every event that Lodge makes, as each generation of SDKs is sent it, through the parsers of releases of that age. Node has
-//! no parser: what arrives there is what apps get.
+//! Tests that the parsers of each generation of SDKs read every event that Lodge sends them. Node has no parser: apps get what
+//! arrives.
 
 #[path = "../../../lodge-events/tests/it/examples/mod.rs"]
 mod examples;

@@ -1,5 +1,5 @@
-//! What the SDKs can ask for and Lodge does not serve, by family, with the reason. The test below reads the published schema: a
-//! method that nobody has looked at is neither served nor named here, and fails it.
+//! Methods of the SDKs that Lodge does not serve, by family, with the reason. The test below reads the published schema and fails
+//! for a method that is neither served nor named here.
 
 /// Names, or beginnings of names that end with a dot, and why they are not served.
 pub(crate) static ABSENT: &[(&str, &str)] = &[

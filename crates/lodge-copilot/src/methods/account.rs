@@ -1,4 +1,4 @@
-//! GitHub accounts: whose token the host works with. Those that a client signs in with are its own, and in memory only.
+//! GitHub accounts that a client signs in with. They belong to that client and are in memory only.
 
 use std::collections::BTreeMap;
 

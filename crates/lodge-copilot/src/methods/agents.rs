@@ -1,4 +1,4 @@
-//! Custom agents: which there are, and which one is at work.
+//! Custom agents: listing and choosing them.
 
 use std::{path::PathBuf, sync::Arc};
 

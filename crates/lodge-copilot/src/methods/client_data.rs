@@ -1,4 +1,4 @@
-//! Strings that an app keeps with a session. Lodge never looks at them: no model, event or export has them.
+//! Strings that an app keeps with a session. Lodge never reads them: they reach no model, event or export.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Slash commands: the host's own, those of files, and those that clients bring.
+//! Slash commands: of the host, from files, and of clients.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The core loop: connecting, opening and closing sessions, sending, aborting, reading back.
+//! The core loop: connecting, opening and closing sessions, sending, aborting, reading messages.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,8 +1,7 @@
-//! Reading a session's events page by page instead of being sent them.
+//! Reading a session's events page by page, instead of receiving them.
 //!
-//! A cursor is a place in what was recorded (`log|N`: before the event number N) or in the recent events
-//! (`epoch|N`), where ephemeral ones are found too. Reading from the beginning goes through the log and then on to the
-//! recent events without a gap.
+//! A cursor is a position in the log (`log|N`: before event number N) or in the recent events (`epoch|N`), which include
+//! ephemeral ones. A client that reads from the beginning goes through the log and on to the recent events without a gap.
 
 use std::{sync::Arc, time::Duration};
 

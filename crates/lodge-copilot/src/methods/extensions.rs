@@ -1,4 +1,4 @@
-//! Extensions: programs that join a session as its clients. This host starts none and says so in the form that clients
+//! Extensions: programs that join a session as its clients. This host starts none, and answers in the form that clients
 //! understand.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The conversation as a whole: compacting it, taking it back, forgetting it.
+//! The conversation as a whole: compacting, rewinding and clearing it.
 
 use std::{fmt::Write as _, sync::Arc};
 

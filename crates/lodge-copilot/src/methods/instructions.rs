@@ -1,4 +1,4 @@
-//! Instructions that projects have for agents: which there are, and where they can be put.
+//! Instruction files of projects: finding them, and listing where they can be.
 
 use std::{path::PathBuf, sync::Arc};
 

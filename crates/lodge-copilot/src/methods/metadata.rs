@@ -1,4 +1,4 @@
-//! What is known of a session: state, activity, tokens, usage.
+//! Facts about a session: state, activity, tokens, usage.
 
 use std::sync::Arc;
 

@@ -7,7 +7,6 @@ mod canvas;
 mod client_data;
 mod commands;
 pub(crate) mod core;
-mod elsewhere;
 mod event_log;
 mod extensions;
 mod history;
@@ -34,6 +33,7 @@ mod tasks;
 mod tools;
 mod turns;
 mod ui;
+mod unavailable;
 mod workspace;
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -103,7 +103,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &remote::REMOTE,
     &canvas::CANVAS,
     &extensions::EXTENSIONS,
-    &elsewhere::ELSEWHERE,
+    &unavailable::UNAVAILABLE,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Method>> = LazyLock::new(|| {

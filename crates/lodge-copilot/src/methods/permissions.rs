@@ -1,4 +1,4 @@
-//! Permissions: deciding what was asked, and what is asked at all.
+//! Permissions: answering requests, and setting what needs approval.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Control from GitHub's pages, which this host has not: it is off, and stays off. Whether a session can be steered from
-//! elsewhere is for apps to say that bring it there.
+//! Remote control from GitHub's pages, which this host does not offer: it is always off. Apps that make a session reachable
+//! from elsewhere can record that it is steerable.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Permission rules: of the session, of the place it works in, and the folders that the user trusts.
+//! Permission rules: of the session, of its location, and the folders that the user trusts.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What MCP servers ask of the model, for apps that deal with it themselves.
+//! Prompts that MCP servers send to the model (sampling), for apps that handle them.
 
 use std::{collections::HashMap, sync::Arc};
 

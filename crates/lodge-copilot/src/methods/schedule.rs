@@ -1,4 +1,4 @@
-//! Prompts at set times.
+//! Scheduled prompts.
 
 use std::sync::Arc;
 

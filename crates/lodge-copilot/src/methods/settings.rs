@@ -1,4 +1,4 @@
-//! What the user has set for all sessions.
+//! The user's settings for all sessions.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

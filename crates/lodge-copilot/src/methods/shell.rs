@@ -1,4 +1,4 @@
-//! Commands that the person runs in a session, beside the agent.
+//! Shell commands that a person runs in a session.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Skills: which there are, which are on, which were loaded.
+//! Skills: listing them, turning them on and off.
 
 use std::{path::PathBuf, sync::Arc};
 

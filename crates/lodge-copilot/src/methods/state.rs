@@ -1,4 +1,4 @@
-//! What a session is set to: mode, plan, name, model, working directory, options.
+//! Settings of a session: mode, plan, name, model, working directory, options.
 
 use std::{path::PathBuf, sync::Arc};
 

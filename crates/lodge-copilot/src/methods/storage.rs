@@ -1,4 +1,4 @@
-//! Session files that the client keeps.
+//! Session files stored by the client.
 
 use serde_json::{Value, json};
 

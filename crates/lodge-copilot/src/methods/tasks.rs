@@ -1,4 +1,4 @@
-//! Sub-agents as background tasks: which there are, how they are doing, and what can be done about them.
+//! Sub-agents as background tasks: listing, following and controlling them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

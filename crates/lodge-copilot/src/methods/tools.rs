@@ -1,4 +1,4 @@
-//! Tools: those that the client runs, and what there is.
+//! Tools: those that the client runs, and the built-in ones.
 
 use std::sync::Arc;
 

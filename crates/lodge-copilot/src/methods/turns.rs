@@ -1,4 +1,4 @@
-//! Sending and waiting for the end of it; and ending a session's life on purpose.
+//! Sending a message and waiting for the end of its turn; shutting a session down.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Questions to the person, when a client answers them by name rather than by callback.
+//! Questions to the person, for clients that answer with a method instead of a callback.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The session's scratch database, where the client keeps one.
+//! The session's scratch database, if the client stores it.
 
 use futures_util::future::BoxFuture;
 use lodge_host::{Database, Statement, Table};

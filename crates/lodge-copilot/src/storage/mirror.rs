@@ -1,4 +1,4 @@
-//! Brings what is written to a session's directory to the client that keeps it, and only then tells the client of it.
+//! Sends each file that is written to a session's directory to the client that stores it, before the client hears of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! Session files that the client keeps (`sessionFs`). The session's directory here is a copy: whatever is written to it is
-//! written to the client as well, before the client hears of it; and a session that is taken up again is what the client has.
+//! Session files stored by the client (`sessionFs`). The session's directory here is a copy: every write is sent to the client
+//! before the client hears of it, and a resumed session is restored from the client's files.
 
 mod database;
 mod mirror;

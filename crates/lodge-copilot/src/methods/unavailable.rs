@@ -1,5 +1,5 @@
-//! Things that other hosts of the protocol have and this one has not: asked for them, it says so in the form that clients
-//! understand, so that they leave them out.
+//! Methods for features that this host does not have. They answer in the form that clients understand, so that clients do
+//! without the feature.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     session::{Attached, SessionId},
 };
 
-pub(crate) static ELSEWHERE: Capability = Capability {
+pub(crate) static UNAVAILABLE: Capability = Capability {
     title: "Answered, but not available",
     methods: &[
         method!(session "session.completions.getTriggerCharacters", 1, "none: clients complete by themselves", triggers),
