@@ -1,4 +1,4 @@
-//! One client: reads what it sends, serves its requests side by side, and holds the sessions that it has open.
+//! One client: reads its messages, serves its requests concurrently, and holds its open sessions.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

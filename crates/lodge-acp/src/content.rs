@@ -1,4 +1,4 @@
-//! What people say: from the blocks of a prompt to a message for the agent, and back.
+//! Messages: from the blocks of a prompt to a message for the agent, and back.
 
 use lodge_events::{Attachment, DirectoryAttachment, FileAttachment, UserMessage};
 use lodge_files::uri;

@@ -1,4 +1,4 @@
-//! One session that a client has open: takes its prompts and answers to the agent, and what the agent does to the client.
+//! One session that a client has open: passes prompts and answers to the agent, and the agent's events to the client.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! The client's own files, where it offers them: it may show changes that are not saved.
+//! The client's own files, if it offers them: they include changes that are not saved.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The MCP servers that a client brings.
+//! MCP servers that a client supplies.
 
 use lodge_host::mcp::{Admitted, Configured, ServerConfig, Source, check_name};
 use lodge_rpc::Error;

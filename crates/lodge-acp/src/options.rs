@@ -1,4 +1,4 @@
-//! What can be set about a session: its mode, its model, how hard that thinks, and what is asked.
+//! The options of a session: mode, model, reasoning effort, approvals.
 
 use lodge_host::{APPROVALS, Approval, Change, Host, MODES, Mode, Session};
 use lodge_rpc::Error;

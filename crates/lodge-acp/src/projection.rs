@@ -1,4 +1,4 @@
-//! From the events of a session to what its client is told.
+//! Projects a session's events to updates for its client.
 
 use std::{
     collections::{HashMap, HashSet},

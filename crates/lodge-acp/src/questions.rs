@@ -1,4 +1,4 @@
-//! What the agent asks people: the requests that a client is sent, and what its answers mean.
+//! Questions to people: the requests sent to a client, and the meaning of its answers.
 
 use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
 use lodge_host::{

@@ -1,5 +1,5 @@
-//! Sessions that another host of the fleet has in use: what the editor says of one is handed on to that host, and what that host
-//! says goes to the editor. The editor sees one connection; the other host sees an editor of its own.
+//! Sessions that another host of the fleet is using: relays the editor's messages to that host, and the host's messages to the
+//! editor. The editor sees one connection; the other host sees an ordinary editor.
 
 use std::sync::{
     Arc, Weak,

@@ -1,4 +1,4 @@
-//! Making, opening, listing, closing and deleting sessions.
+//! Creating, opening, listing, closing and deleting sessions.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! How tool calls look in an editor.
+//! Tool calls as an editor shows them.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! The shapes of ACP version 1 that both sides exchange, as far as this face reads or writes them.
+//! The shapes of ACP version 1, as far as this face reads or writes them.
 //!
-//! The official crate of types builds thirteen more packages, most of them derive macros; these are checked against the
+//! The official crate of types builds thirteen more packages, most of them derive macros. These types are checked against the
 //! protocol's own JSON schema and its official client instead (`tests/clients/node/acp.test.mjs`).
 
 use std::path::PathBuf;
