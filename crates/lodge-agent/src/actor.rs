@@ -1,5 +1,5 @@
-//! The session actor: one task that owns one live session. It hears everything through its inbox, so an abort is always
-//! heard; what blocks runs beside it.
+//! The session actor: one task that owns one live session. It reacts only to its inbox and never blocks, so it always hears an
+//! abort; blocking work runs beside it.
 
 mod configure;
 mod custom;

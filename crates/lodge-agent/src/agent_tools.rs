@@ -1,4 +1,4 @@
-//! Tools that are the loop's own: they talk to people or end the task, and touch nothing outside the session.
+//! The loop's own tools: they talk to people or end the task, and touch nothing outside the session.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Open questions: what the agent waits for, and the answers that anybody attached may give. The first answer wins.
+//! Open questions that the agent waits for, and their answers. Any attached client may answer; the first answer wins.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Models that the provider chooses: for who asks for that, and for who agrees to it when a model is rate limited.
+//! Models chosen by the provider: on request, or when a person agrees to it because a model is rate limited.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One call of the model: streamed to clients as it comes, tried again where that may help.
+//! One model call: streamed to clients as it arrives, and retried where that may help.
 
 use std::{
     collections::BTreeMap,

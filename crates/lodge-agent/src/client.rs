@@ -1,4 +1,4 @@
-//! Who is attached to a session and what each of them can do for it.
+//! Clients attached to a session, and their capabilities.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Making room: the conversation so far becomes a summary. The log keeps everything.
+//! Compaction: replaces the conversation with a summary for the model. The log keeps everything.
 
 use std::{fmt::Write as _, future::ready, path::Path, sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What the host adds to what the person said: the time and attachments.
+//! Context that the host adds to a person's message: the time and attachments.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,4 @@
-//! Skills and custom agents of a session: what was asked for, and what was found.
+//! Skills and custom agents of a session: the requested ones and those found in files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

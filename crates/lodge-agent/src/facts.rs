@@ -1,5 +1,5 @@
-//! What a log says about its session in a few words: enough to resume without reading all of it. A fold over events,
-//! so that a session that lived on and one that was read back know the same.
+//! A summary of a session's log: enough to resume without reading all of it. It is a fold over events, so a live session and
+//! one that is read back have the same facts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

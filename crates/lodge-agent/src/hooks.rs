@@ -1,5 +1,5 @@
-//! Hooks: whoever wants to know, or to have a say, at the steps of a session. Commands that files describe come first, then
-//! the clients that want hooks; one mechanism serves both, and none of them can hold a session for ever.
+//! Runs the hooks of a session's steps: commands from files first, then clients' hooks. One mechanism serves both, and none of
+//! them can block a session for ever.
 
 mod steps;
 

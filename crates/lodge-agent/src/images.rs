@@ -1,4 +1,4 @@
-//! Images that are attached as files: what the model gets of them is kept in the log, as the file was then.
+//! Images attached as files. The log keeps what the model got, as the file was then.
 
 use std::{fmt::Write as _, io::Read, path::Path};
 

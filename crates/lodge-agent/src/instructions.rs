@@ -1,4 +1,4 @@
-//! The project's own instructions: AGENTS.md and its like.
+//! The project's instruction files, such as AGENTS.md.
 
 use std::{
     fmt::Write as _,

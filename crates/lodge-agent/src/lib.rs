@@ -1,4 +1,4 @@
-//! The agent: one actor per session, its turn loop, what it asks before it acts, and what it remembers.
+//! The agent: one actor per session, its turn loop, its permissions, and its memory of the conversation.
 //!
 //! This room knows how a message becomes model calls, tool calls and an answer, and records every step as an event. It may
 //! not know any wire or socket, nor how many sessions there are.

@@ -1,4 +1,4 @@
-//! What a session may spend, in the unit that its models' providers count in; and what happens when that is used up.
+//! Spend limits of a session, in the unit of its models' providers, and the end of a turn that reaches one.
 
 use lodge_events::{
     LimitsAction, LimitsAnswer, SessionLimits, SessionLimitsExhaustedCompleted, SessionLimitsExhaustedRequested,

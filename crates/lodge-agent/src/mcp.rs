@@ -1,5 +1,5 @@
-//! The MCP servers of a session: what they tell becomes events, what they ask becomes questions, and their tools stand
-//! beside the others.
+//! The MCP servers of a session: their notifications become events, their requests become questions, and their tools join the
+//! session's tools.
 
 use std::{
     path::PathBuf,

@@ -1,6 +1,6 @@
-//! What the modes are about. Plan mode holds back everything that could change something, but for the plan itself: that is
-//! checked before any rule and before anybody is asked, so no rule, no hook and no approval opens it. Autopilot goes on by
-//! itself until the model says that the task is complete, within bounds.
+//! Modes. Plan mode refuses everything that could change something except the plan. That is checked before any rule and
+//! before anybody is asked, so no rule, hook or approval overrides it. Autopilot continues until the model says that the task
+//! is complete, within limits.
 
 use std::{
     path::{Path, PathBuf},

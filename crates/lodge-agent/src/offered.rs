@@ -1,4 +1,4 @@
-//! Which tools clients were told of, and which the model has seen.
+//! The tools that clients were told about, and those that the model has seen.
 
 use lodge_events::SessionToolsUpdated;
 

@@ -1,4 +1,4 @@
-//! What the loop's own tools do.
+//! The implementation of the loop's own tools.
 
 use std::sync::atomic::Ordering;
 

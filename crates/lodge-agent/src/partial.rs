@@ -1,4 +1,4 @@
-//! An answer that streams, written down as it grows: a kill of the host loses no more of it than a moment's worth.
+//! Records a streaming answer as it grows, so that a killed host loses only the last moment of it.
 
 use std::{pin::Pin, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Asking before acting: rules first, then whoever is attached.
+//! Permission for tool calls: rules decide first, then people.
 
 mod recorded;
 

@@ -1,6 +1,6 @@
-//! A turn that another program works on (`lodge-external`): what it says becomes events, what it wants becomes questions.
+//! A turn run by another program (`lodge-external`): its messages become events, its requests become questions.
 //!
-//! Queue, hooks before a message, questions, log and recovery are those of every turn. The program keeps the conversation by
+//! Queue, hooks before a message, questions, log and recovery are those of every turn. The program keeps the conversation
 //! itself, so there is no system prompt, no compaction and no model call.
 
 mod approved;

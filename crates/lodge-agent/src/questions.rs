@@ -1,5 +1,5 @@
-//! Questions to people, and their answers, as the log has them. A question is in the log before anybody is asked, an
-//! answer before the agent goes on: a host that is killed in between does not ask again what was answered.
+//! Questions to people and their answers, as the log has them. A question is in the log before anybody is asked, an answer
+//! before the agent continues: a host that is killed in between does not ask an answered question again.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Messages that were accepted and are no part of the conversation yet. Which ones, and in which order, is a fold of the
-//! log; here is only what this process does with them.
+//! Accepted messages that are not yet part of the conversation. The queue itself is a fold of the log; this module adds the
+//! state of this process.
 
 mod older;
 mod pending;

@@ -1,5 +1,5 @@
-//! The one place where events of a session come into being: chained, written, folded, then published, in that order
-//! and under one lock, so that the log, the state and what clients see can never disagree.
+//! The only place that creates events of a session: each is chained, written, folded, then published, in this order and
+//! under one lock, so that the log, the state and clients can never disagree.
 
 mod outbox;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Values that must not be written down: wherever an event holds one, stars stand in its place.
+//! Secrets that must not be written: in every event that holds one, stars replace it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What was taken back of a conversation, kept as long as it can be put back.
+//! Rewound events, kept as long as they can be restored.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What MCP servers ask of the model (`sampling/createMessage`). An app that said so deals with it itself; otherwise it
-//! needs permission like a tool, and the session's model answers, without tools and without the conversation.
+//! Prompts that MCP servers send to the model (`sampling/createMessage`). An app that declared it handles them itself.
+//! Otherwise they need permission like a tool, and the session's model answers without tools and without the conversation.
 
 use std::{
     sync::{Arc, Weak},

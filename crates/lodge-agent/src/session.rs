@@ -1,4 +1,4 @@
-//! What the actor and the turn it runs share: the session itself.
+//! The session: state shared by the actor and the turn it runs.
 
 use std::{
     collections::BTreeSet,

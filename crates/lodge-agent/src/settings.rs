@@ -1,4 +1,4 @@
-//! What can be set about a session, before and while it runs.
+//! Settings of a session, before and while it runs.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

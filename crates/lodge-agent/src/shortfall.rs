@@ -1,4 +1,4 @@
-//! Answers that are not what was asked for: cut off, filtered, or nothing at all.
+//! Incomplete answers: cut off, filtered, or empty.
 
 use lodge_events::SessionWarning;
 use lodge_models::Completion;

@@ -1,4 +1,4 @@
-//! Text that clients have seen of an answer, across the attempts to get it whole.
+//! The text of an answer that clients have seen, across all attempts of the call.
 
 /// What was streamed so far.
 #[derive(Debug, Default)]

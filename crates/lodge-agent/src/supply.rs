@@ -1,5 +1,5 @@
-//! What a client or the host brings to a session for as long as it is in memory: objects and policies, which no log holds and
-//! no other host could be sent.
+//! Objects and policies that a client or the host supplies for as long as a session is in memory. No log holds them, and no
+//! other host can get them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The system prompt: our own, in named sections that a client may append to, replace, or rewrite one by one.
+//! The system prompt: Lodge's own, in named sections that a client may extend, replace or rewrite.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -1,5 +1,5 @@
-//! Running the tool calls of one message: hooks, permission, the tool itself, its result. Calls that may run side by
-//! side do; every call ends with exactly one result.
+//! Runs the tool calls of one message: hooks, permission, the tool, its result. Independent calls run in parallel; every call
+//! ends with exactly one result.
 
 mod builtin;
 mod external;

@@ -1,4 +1,4 @@
-//! The conversation as the model gets it: a fold over persisted events, the same whether they happen now or are read back.
+//! The conversation as the model gets it: a fold over persisted events, the same for live and stored ones.
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 

@@ -1,7 +1,7 @@
-//! One message of a person, from its arrival to idle: model call, tools, model call, … until there is nothing left to do.
+//! One turn, from the arrival of a message to idle: model call, tools, model call, … until nothing is left to do.
 //!
-//! Runs as a task beside the actor. Dropping its future is how a turn is aborted: the model's connection and the tools'
-//! processes go with it, and [`run`] writes down what that leaves behind.
+//! It runs as a task beside the actor. Dropping its future aborts the turn: the model's connection and the tools' processes
+//! end with it, and [`run`] records what was left unfinished.
 
 mod activity;
 mod system;
@@ -400,7 +400,7 @@ impl Turn {
         }
         let model = self.shared.settings.lock().model.clone();
         if let Some(program) = Program::behind(&*model) {
-            return self.go_elsewhere(program, start).await;
+            return self.go_with_program(program, start).await;
         }
         self.shared.mcp_ready().await;
         self.shared.tell_tools();
@@ -453,7 +453,7 @@ impl Turn {
     }
 
     /// The same where another program does the work.
-    async fn go_elsewhere(&mut self, program: &Program, start: Start) -> Result<(), Stop> {
+    async fn go_with_program(&mut self, program: &Program, start: Start) -> Result<(), Stop> {
         match start {
             Start::Prompt(prompt, delivery) => {
                 self.begin(*prompt, delivery).await?;

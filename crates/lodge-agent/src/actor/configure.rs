@@ -1,4 +1,4 @@
-//! What can be changed about a session while nothing, or a turn, runs.
+//! Changes to the settings of a session, between turns or during one.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Skills and custom agents: found, told of, turned on and off, chosen.
+//! Skills and custom agents: finding them, announcing them, turning them on and off, choosing one.
 
 use std::{collections::BTreeSet, sync::Arc};
 

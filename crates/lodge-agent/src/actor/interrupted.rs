@@ -1,4 +1,4 @@
-//! What a host that went down left open in a session: taken up again, or closed as interrupted.
+//! Work that a stopped host left unfinished in a session: resumed, or closed as interrupted.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What clients and the host bring while the session is in memory.
+//! Objects that clients and the host supply while the session is in memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The prompts that a session has scheduled, and when each ran last.
+//! Scheduled prompts of a session, and when each ran last.
 
 use std::collections::BTreeMap;
 

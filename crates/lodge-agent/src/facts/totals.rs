@@ -1,4 +1,4 @@
-//! What a session did and spent. Spend is recorded, one event per model call; it never goes down.
+//! Totals of a session's work and spend. Spend is recorded with one event per model call and never goes down.
 
 use std::collections::{BTreeMap, BTreeSet};
 

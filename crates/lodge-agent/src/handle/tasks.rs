@@ -1,4 +1,4 @@
-//! What works beside the conversation: sub-agents and shells in the background, as people and apps steer them.
+//! Background work (sub-agents and shells), as people and apps control it.
 
 use lodge_tools::BackgroundShell;
 

@@ -1,4 +1,4 @@
-//! The steps of a session that hooks hear of: what each is told, and what it may answer.
+//! The steps that have hooks: the input that each hook gets, and the answers that it may give.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What people decided about permissions for this session, as its log has it: after a restart it still holds.
+//! People's decisions about permissions for this session, from its log: they still hold after a restart.
 
 use lodge_events::{ApprovalMode, LodgeApproval, LodgeRules, PermissionMode, RuleEffect, SessionRule};
 use lodge_log::LogError;

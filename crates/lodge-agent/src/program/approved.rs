@@ -1,4 +1,4 @@
-//! What people allowed a program to do, so that it is not asked about a second time when the program has it done.
+//! Actions that people allowed a program, so that it is not asked again when it carries them out through Lodge.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The tool calls that a program makes by itself, as it tells of them.
+//! Tool calls that a program makes itself, as it reports them.
 
 use lodge_events::{
     PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest,

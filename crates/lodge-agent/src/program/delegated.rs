@@ -1,4 +1,4 @@
-//! The work of a sub-agent, done by another program.
+//! A sub-agent's task, done by another program.
 
 use lodge_events::Delivery;
 use lodge_external::Program;

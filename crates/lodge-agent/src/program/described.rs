@@ -1,11 +1,11 @@
-//! What a program wants, in our words.
+//! Lodge's own description of a program's requests.
 //!
-//! A program describes its call: kind, arguments, changes, files, a title. None of this is shown as if it were ours. From all that it
-//! says we make [`Action`]s. An action is the only description there is: people are asked about it, the log says it of the
-//! call, and what they allow is exactly it. No other module makes one.
+//! A program describes its call: kind, arguments, changes, files, a title. None of this is shown as if it were ours. Instead,
+//! everything in the request becomes [`Action`]s. An action is the only description: people are asked about it, the log
+//! describes the call with it, and an approval covers exactly it. No other module makes one.
 //!
-//! A description is clear if it names all files, commands and addresses that the request names. Otherwise people are shown
-//! the whole request, as the program's own words.
+//! A description is clear if it names all files, commands and addresses that the request names. Otherwise people see the
+//! whole request, in the program's own words.
 
 use std::{collections::BTreeSet, path::PathBuf};
 

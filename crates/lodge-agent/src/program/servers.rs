@@ -1,4 +1,4 @@
-//! The session's MCP servers, as another program is told of them.
+//! The session's MCP servers, in the form in which a program gets them.
 
 use lodge_external::{McpServer, McpTransport};
 use lodge_mcp::Transport;

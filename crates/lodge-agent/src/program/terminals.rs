@@ -1,4 +1,4 @@
-//! Commands that run for a program, and what they printed.
+//! Commands that run for a program, and their output.
 
 use std::{
     collections::{HashMap, VecDeque},

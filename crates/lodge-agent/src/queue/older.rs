@@ -1,4 +1,4 @@
-//! `queue.json`, in which earlier builds kept the messages that wait.
+//! `queue.json`, the message queue of earlier builds.
 
 use std::{io, path::Path};
 

@@ -1,4 +1,4 @@
-//! Messages that were accepted and are no part of the conversation yet, as the log says.
+//! The queue of accepted messages, as a fold of the log.
 
 use std::collections::VecDeque;
 

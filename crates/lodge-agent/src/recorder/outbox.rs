@@ -1,5 +1,5 @@
-//! Events of a session whose log is kept elsewhere as well: they wait here until they are safe there. Only then are they
-//! written to the file and published, in the order in which they came into being.
+//! The outbox of a session whose log is also stored elsewhere. Events wait here until they are safe there. Only then are they
+//! written to the file and published, in the order in which they were recorded.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! A recorder whose log is kept elsewhere as well.
+//! A recorder whose log is also stored elsewhere.
 
 use std::{future::Future, pin::Pin};
 

@@ -1,4 +1,4 @@
-//! The agents that this program brings.
+//! Built-in agents.
 
 use lodge_tools::custom::{AgentDefinition, AgentSource};
 

@@ -1,5 +1,5 @@
-//! Sub-agents: agents that another agent, or a client, gives a piece of work. Each runs the same turn loop as the session's
-//! own agent, with a conversation of its own, in a task of its own; its events stand in the session's log under its id.
+//! Sub-agents: agents that work on a task for another agent or a client. Each runs the same turn loop as the session's own
+//! agent, with its own conversation and in its own task. Its events are in the session's log under its id.
 
 pub(crate) mod builtin;
 mod registry;

@@ -1,4 +1,4 @@
-//! The sub-agents of a session that run, and those whose end somebody may still ask about.
+//! The running sub-agents of a session, and the ended ones whose result can still be read.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! The tools by which an agent loads skills and hands out work.
+//! Tools with which an agent loads skills and starts sub-agents.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What came of a tool call.
+//! The outcome of a tool call.
 
 use lodge_events::{ContentBlock, ImageBlock};
 use serde_json::Value;

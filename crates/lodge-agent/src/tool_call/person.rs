@@ -1,5 +1,4 @@
-//! A command that the person runs in the agent's place: a turn in which no model is asked. The model reads of it with the
-//! next message.
+//! A command that a person runs: a turn without a model. The model learns of it with the next message.
 
 use lodge_events::{
     AgentMode, COMMAND_SOURCE, Delivery, SessionTitleChanged, ToolError, ToolExecutionComplete, ToolExecutionStart,

@@ -1,4 +1,4 @@
-//! What a turn is doing, told to whoever interrupts it.
+//! The current activity of a turn, for the record of an interruption.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What a turn tells the model before anything else.
+//! The system prompt of a turn, with instructions, memories and preloaded skills.
 
 use lodge_events::{SkillInvoked, SystemMessage, SystemRole};
 
