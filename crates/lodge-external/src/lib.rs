@@ -1,9 +1,9 @@
-//! Other programs' agents: Lodge starts a program that speaks the Agent Client Protocol (ACP) over its standard streams and is
+//! Other programs' agents: Lodge starts a program that speaks the Agent Client Protocol (ACP) over its standard streams, and is
 //! its client.
 //!
-//! This room knows such programs, their processes and their wire, and gives out what they say as plain data. It may not know
-//! sessions, events or other wires. A program that crashes, hangs, babbles or lies hurts only whoever started it: what it
-//! sends is bounded, what is asked of it is bounded in time, and its whole process group ends with it.
+//! This room knows such programs, their processes and their wire, and passes on their messages as plain data. It may not know
+//! sessions, events or other wires. A program that crashes, hangs, floods or lies harms only its own session: its output is
+//! limited in size, requests to it are limited in time, and its whole process group ends with it.
 
 mod program;
 mod reader;

@@ -1,4 +1,4 @@
-//! A program that a person configured as an agent.
+//! A program configured as an agent.
 
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Hears what a program sends: updates, wishes, answers, and what is none of these.
+//! Reads a program's messages: updates, requests, responses, and anything invalid.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! A program that runs: started, greeted, and one conversation with it.
+//! A running program: started, initialized, with one conversation.
 
 use std::{
     ffi::OsString,

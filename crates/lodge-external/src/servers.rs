@@ -1,4 +1,4 @@
-//! MCP servers that a program is told to connect to by itself.
+//! MCP servers passed to a program, which connects to them itself.
 
 use std::collections::BTreeMap;
 

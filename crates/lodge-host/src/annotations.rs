@@ -1,4 +1,5 @@
-//! Remarks that people make on files, kept with a session and given to the agent with a message that refers to them.
+//! Annotations: remarks that people make on files. They are kept with a session, and the agent gets them with a message that
+//! refers to them.
 
 use std::{collections::HashSet, fmt::Write as _};
 

@@ -1,4 +1,4 @@
-//! What people attach to messages, in words for the model.
+//! Describes attachments to the model.
 
 use lodge_events::{Attachment, BlobAttachment};
 

@@ -1,4 +1,4 @@
-//! Messages whose sender waits for the end of the turn, and how each ends.
+//! Messages whose sender waits for the end of the turn, and how each turn ended.
 
 use lodge_events::{Event, Payload, RemovalReason};
 

@@ -1,4 +1,4 @@
-//! Files that sessions changed, or that differ from git: what they were and are, and how they are put back.
+//! Files that sessions changed, or that differ from git: both sides of them, and restoring them.
 
 use std::{collections::BTreeSet, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What sessions did to files: told, compared, undone.
+//! Changes that sessions made to files: listing, comparing and undoing them.
 
 use std::{
     collections::BTreeSet,

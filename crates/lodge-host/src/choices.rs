@@ -1,4 +1,4 @@
-//! What can be chosen for a session, in words.
+//! Texts for the options of a session.
 
 use lodge_agent::{Approval, Mode};
 

@@ -1,4 +1,4 @@
-//! How a session is asked for, and what becomes of that.
+//! The configuration of a new or resumed session, and the settings that result from it.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

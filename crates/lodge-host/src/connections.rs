@@ -1,5 +1,5 @@
-//! One budget for the connections of every face. Whoever has not shown the token yet is a stranger: strangers share few
-//! places, little memory and little time, and can never take the place of a client.
+//! One budget for the connections of every face. A connection that has not shown the token yet is a stranger: strangers share
+//! few places, little memory and little time, and can never take a client's place.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -1,5 +1,5 @@
-//! Numbers that never go back, not even when the host is killed: a block of them is reserved in the registers before the first
-//! one is used.
+//! Numbers that never repeat, even when the host is killed: a block of them is reserved in the registers before the first one
+//! is used.
 
 use std::{
     sync::Arc,

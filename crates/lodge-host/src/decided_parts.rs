@@ -1,4 +1,4 @@
-//! Does in a session what people decided about its agents, skills, instructions and MCP servers.
+//! Applies people's decisions about agents, skills, instructions and MCP servers to a session.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

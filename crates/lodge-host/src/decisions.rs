@@ -1,5 +1,5 @@
-//! What people turned on and off for more than one session: skills, agents, MCP servers, instructions. A decision is for all
-//! sessions that work in a directory, or for all there are; what is decided for one session alone is in its log.
+//! Skills, agents, MCP servers and instructions that people turned on or off for more than one session: for all sessions in a
+//! directory, or for all sessions. Decisions for a single session are in its log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

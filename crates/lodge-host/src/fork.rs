@@ -1,4 +1,4 @@
-//! A session as a copy of another, up to any event of it.
+//! Forks a session: copies it up to any of its events.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Fan-out: every event of a session to everybody who listens, each through a queue bounded in bytes. Who cannot keep up
-//! loses the queue and is told so; nobody else notices.
+//! Fan-out: passes every event of a session to all listeners, each through a queue bounded in bytes. A listener that cannot keep
+//! up loses its queue and is notified; the others do not notice.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Bringing in sessions of the Copilot CLI, whose logs have the same form. The source is only read; doing it twice changes
+//! Imports sessions of the Copilot CLI, whose logs have the same form. The source is only read; importing again changes
 //! nothing.
 
 use std::{

@@ -1,5 +1,5 @@
-//! What people arranged about a session that is no part of its conversation: whether they read or archived it, what they were
-//! about to say, what they call it on a wire. It is in the host's registers, so it moves no session in a list.
+//! Marks on sessions that are not part of a conversation: read, archived, drafts of messages, names on a wire. They are in the
+//! host's registers, so they never change a session's position in a list.
 
 use std::{
     collections::{BTreeMap, HashMap},

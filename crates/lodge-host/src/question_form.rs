@@ -1,4 +1,4 @@
-//! A question of the agent as a form, for clients that only know forms.
+//! The agent's questions as forms, for clients that know only forms.
 
 use lodge_agent::UserInputAnswer;
 use lodge_events::UserInputRequested;

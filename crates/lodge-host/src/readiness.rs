@@ -1,4 +1,5 @@
-//! What the disk of the home is like. Whether it can be written is remembered for a second: whoever may ask must not cause a write per request.
+//! Whether the disk of the home is writable, and how full it is. The answer is cached for a second, so that requests cannot cause
+//! a write each.
 
 use std::{
     io, mem,

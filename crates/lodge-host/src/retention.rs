@@ -1,4 +1,4 @@
-//! How long sessions are kept: rules by age, number and size, and which sessions they reach.
+//! Retention rules by age, number and size, and the sessions to which they apply.
 
 use std::{path::Path, time::Duration};
 

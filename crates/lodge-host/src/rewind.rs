@@ -1,5 +1,5 @@
-//! Taking a session back to before a message, with its files or without, and undoing that: see `LogHalf` for how files and log
-//! come to the same end, whatever happens in between.
+//! Rewinds a session to before a message, with or without its files, and undoes that. `LogHalf` explains how files and log
+//! reach the same end, whatever happens in between.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! Which MCP servers a session has before its clients bring theirs, and what the host has signed in to.
+//! The MCP servers of a session before its clients supply theirs, and the host's sign-ins to servers.
 
 use std::path::Path;
 

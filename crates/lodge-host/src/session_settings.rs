@@ -1,4 +1,4 @@
-//! Settings of a session as a whole, recorded as events beside its chain: chats, directories, what is switched on and off.
+//! Settings of a session as a whole, recorded as events beside its chain: chats, directories, parts that are turned on or off.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

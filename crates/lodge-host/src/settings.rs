@@ -1,4 +1,4 @@
-//! Settings of the host as a whole. Clients set them and all clients see them; the host reads few.
+//! Settings of the host. Clients set them and all clients see them; the host itself reads few.
 
 use std::sync::Arc;
 

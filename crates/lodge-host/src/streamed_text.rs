@@ -1,5 +1,5 @@
-//! How much of a text that streams in a client has seen, so that it is shown once: as it streams, from pieces in the log, or when
-//! it is whole.
+//! How much of a streaming text a client has seen, so that it is shown once: from deltas, from pieces in the log, or when it is
+//! complete.
 
 use lodge_events::LodgePartial;
 

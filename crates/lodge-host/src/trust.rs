@@ -1,4 +1,4 @@
-//! What a person trusts of what folders bring: hooks, MCP servers, and the servers of custom agents.
+//! Trust in what folders bring: hooks, MCP servers, and the servers of custom agents.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Work trees of git: a session may work in one of its own, on a branch of its own, beside what the person is doing.
+//! Git worktrees: a session may work in its own, on its own branch, apart from the person's files.
 
 use std::{
     io,

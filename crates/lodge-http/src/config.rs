@@ -1,4 +1,4 @@
-//! How the port is set up.
+//! The configuration of the port.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Who may connect: the right `Host`, the right `Origin`, and a credential that the door knows. All of it is decided before
-//! the first message, and the answer to a wrong one says nothing that helps with guessing.
+//! Decides who may connect: the right `Host`, the right `Origin`, and a valid credential. All of it is checked before the first
+//! message, and a refusal says nothing that helps with guessing.
 
 use std::sync::Arc;
 

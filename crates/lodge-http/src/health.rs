@@ -1,4 +1,4 @@
-//! What watches over a host: whether it is alive, whether it is ready, and its numbers.
+//! Monitoring endpoints: whether the host is alive, whether it is ready, and its metrics.
 
 use std::sync::Arc;
 

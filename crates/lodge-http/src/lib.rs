@@ -1,8 +1,8 @@
-//! The host's HTTP port: what every face that listens needs.
+//! The host's HTTP port, shared by every face that listens.
 //!
-//! This room accepts connections, with TLS or without, and checks every request. A request that becomes a WebSocket goes to a face,
-//! with the identity and the role of its client. Beside that it serves pairing, the page, health and metrics, and sends web push
-//! to browsers. It knows no protocol that is spoken over WebSockets.
+//! This room accepts connections, with or without TLS, and checks every request. A request that becomes a WebSocket goes to a
+//! face, with the identity and role of its client. It also serves pairing, the page, health and metrics, and sends web push to
+//! browsers. It knows no protocol that is spoken over WebSockets.
 
 mod config;
 mod gate;

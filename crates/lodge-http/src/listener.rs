@@ -1,5 +1,5 @@
-//! Accepting connections and speaking HTTP/1.1 on them until they are WebSockets. Every connection runs in a task of its own
-//! from its first byte on, TLS included, so that nobody who dawdles keeps others out.
+//! Accepts connections and speaks HTTP/1.1 on them until they become WebSockets. Every connection runs in its own task from its
+//! first byte, TLS included, so a slow one delays no other.
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The socket of this machine: the same wire, for those that the kernel vouches for.
+//! The local socket: the same wire, for processes that the kernel identifies.
 
 use std::sync::Arc;
 

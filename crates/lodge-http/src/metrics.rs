@@ -1,4 +1,4 @@
-//! The numbers of a host in the text format of Prometheus.
+//! The host's metrics in the text format of Prometheus.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Pairing of browsers: a ticket becomes a device, which can be looked up and revoked by itself.
+//! Pairing of browsers: a ticket becomes a device, which can be listed and revoked.
 
 use std::sync::Arc;
 

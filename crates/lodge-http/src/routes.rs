@@ -1,4 +1,4 @@
-//! What is served on the port: the upgrade to WebSocket, pairing of browsers, health and metrics, and the files of a page.
+//! The routes of the port: the upgrade to WebSocket, pairing of browsers, health and metrics, and the files of the page.
 
 use std::sync::Arc;
 

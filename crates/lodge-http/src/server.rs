@@ -1,4 +1,4 @@
-//! Listening on TCP and unix sockets, and for a face that speaks over WebSockets.
+//! Listens on TCP and Unix sockets for a face that speaks over WebSockets.
 
 use std::{
     io::{self, ErrorKind},

@@ -1,4 +1,4 @@
-//! TLS for whoever listens beyond loopback.
+//! TLS for addresses beyond loopback.
 
 use std::{path::Path, sync::Arc};
 

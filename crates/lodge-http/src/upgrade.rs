@@ -1,4 +1,4 @@
-//! The upgrade from HTTP to WebSocket. axum's own hides the frames, and large answers are sent in several.
+//! The upgrade from HTTP to WebSocket. axum's own hides the frames, and large answers are sent in several frames.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! `lodge backup` and `lodge restore`: a home as one file. A backup is made beside a running host: logs are only ever
-//! appended to, so each is taken up to the last whole line; databases are copied by SQLite; everything else is replaced in
-//! one step by whoever writes it, so a copy is the old or the new.
+//! `lodge backup` and `lodge restore`: a home as one file. A backup can be made while the host runs: each log is copied up to
+//! its last whole line, SQLite copies its databases, and every other file is replaced atomically when it is written, so the
+//! copy is either the old or the new one.
 
 mod restore;
 

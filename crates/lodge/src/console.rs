@@ -1,4 +1,4 @@
-//! Where a command prints and what it hears: the terminal of this process, or that of whoever sent it to a running host.
+//! Input and output of a command: this process's terminal, or that of the program that sent the command to the host.
 
 use std::{
     io::{self, BufWriter, IsTerminal, Write},

@@ -1,4 +1,4 @@
-//! `lodge doctor`: one page about what is configured, reachable and protected, and what to do about the rest.
+//! `lodge doctor`: one page that says what is configured, reachable and protected, and how to fix the rest.
 
 use std::{path::Path, process::ExitCode, time::Duration};
 

@@ -1,5 +1,4 @@
-//! How programs of the same person find the host of a home: a note that says where it listens. It holds no secret; whoever
-//! may read the home finds the token in a file of its own.
+//! `host.json`: the note in a home that says where its host listens. It holds no secret; the token is in a file of its own.
 
 use std::{
     io,

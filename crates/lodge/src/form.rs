@@ -1,4 +1,4 @@
-//! A form on the terminal: one field after the other, each answered by a line.
+//! A form on the terminal, filled in field by field.
 
 use lodge_events::ElicitationRequested;
 use lodge_host::ElicitationAnswer;

@@ -1,4 +1,4 @@
-//! `lodge grants`: what clients were allowed to reach, and what they ask for.
+//! `lodge grants`: clients' access to files outside their sessions, and their requests for it.
 
 use std::{path::Path, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! Programs that come to the running host: an SDK app whose server hands its connection on, or a command of this program.
+//! Programs that use the running host: an SDK app whose server hands over its connection, or a command of this program.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Sessions as a whole: forked, taken back, brought in, written down.
+//! Commands on whole sessions: fork, rewind, import, export.
 
 use std::{
     io::Write,

@@ -1,5 +1,5 @@
-//! Going through the host that runs on a home, so that it locks nobody out: programs of the same person hand their connection,
-//! or their command, on to it, together with their variables and their directory. Those are in memory only.
+//! Uses the host that runs on a home, so that it locks nobody out: a program of the same person hands its connection or command
+//! to the host, with its environment and directory. The host keeps those in memory only.
 
 use std::{
     ffi::OsString,

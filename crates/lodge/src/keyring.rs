@@ -1,4 +1,4 @@
-//! Keys in the system's keyring, by the program that every desktop with one has: `secret-tool` of the Secret Service, or macOS's `security`.
+//! Keys in the system's keyring, through its command-line program: `secret-tool` (Secret Service) or macOS's `security`.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The host that a conversation brings along: started in the background when there is none, and ended when it is not needed any more.
+//! The host of a conversation: started in the background if none runs, and stopped when nobody needs it.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The lines of `lodge sessions list`: what fits into the width of the terminal.
+//! The lines of `lodge sessions list`, cut to the terminal's width.
 
 use std::{
     io::{IsTerminal, Read, Seek, SeekFrom},

@@ -1,4 +1,4 @@
-//! `host.log`: what a host in the background has to say. It is bounded: one that has grown too large becomes `host.log.1`.
+//! `host.log`: the log of a background host. When it has grown too large, it becomes `host.log.1`.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,4 +1,4 @@
-//! Where log lines go: to standard error, and to clients that listen to the host's logs.
+//! Destinations of log lines: standard error, and clients that subscribe to the host's log.
 
 use std::{
     fmt::{Debug, Write as _},

@@ -1,4 +1,4 @@
-//! `lodge mcp`: the MCP servers that sessions here get, and signing in to those elsewhere.
+//! `lodge mcp`: lists and checks the MCP servers of sessions here, and signs in to remote ones.
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! Telling the service manager that started the host how it is, as `sd_notify` does.
+//! Reports the host's state to the service manager, as `sd_notify` does.
 
 use std::{env, ffi::OsStr, io};
 

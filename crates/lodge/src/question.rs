@@ -1,4 +1,4 @@
-//! Questions on the terminal: what the agent asks, one at a time, answered by a line typed in.
+//! Questions on the terminal: one at a time, answered with a typed line.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Which build this is, what belongs to it (man pages), and whether a feed knows a newer one. Lodge asks nobody by itself.
+//! The version of this build, its man pages, and `lodge self check`. Lodge never checks for updates on its own.
 
 use std::{path::Path, process::ExitCode, sync::LazyLock, time::Duration};
 

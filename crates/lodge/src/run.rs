@@ -1,4 +1,4 @@
-//! `lodge run`: one message, its answer on the terminal.
+//! `lodge run`: sends one message and shows the answer.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! Starting the host and its faces; and the small commands that look at the machine.
+//! Starts the host and its faces. Also the small commands that report on them.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! `lodge sessions` and `lodge check`: looking at what is on disk, also beside a running host.
+//! `lodge sessions` and `lodge check`: read the sessions on disk, even while a host runs.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Where things are and how they are put together: home, configuration, models, host.
+//! Assembles the host: home, configuration, models.
 
 use std::{
     collections::BTreeMap,

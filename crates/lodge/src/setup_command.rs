@@ -1,4 +1,4 @@
-//! `lodge setup`: brings a model. It asks for a provider, a key and a model, tries them, and writes `lodge.toml`.
+//! `lodge setup`: asks for a provider, a key and a model, tests them, and writes `lodge.toml`.
 
 use std::{
     io::{BufRead, IsTerminal, Write},

@@ -1,4 +1,4 @@
-//! `lodge trust`: which folders may start what they bring, and what that is.
+//! `lodge trust`: folders whose hooks and MCP servers may run, and what they contain.
 
 use std::{path::Path, process::ExitCode};
 

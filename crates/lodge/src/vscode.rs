@@ -1,6 +1,6 @@
-//! How VS Code finds the host: its list of the agent hosts of a machine, and the settings that name one.
+//! How VS Code finds the host: its list of agent hosts on a machine, and the settings that name one.
 //!
-//! The list is a directory in VS Code's user data, with a file per host. VS Code's command line reads it, and with it VS Code
+//! The list is a directory in VS Code's user data, with one file per host. VS Code's command line reads it, and so does VS Code
 //! over SSH. An entry names the host's local socket, which needs no token, so no secret leaves the home.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The definition of an automation: what it does, and when.
+//! The definition of an automation: its message, its sessions and its schedules.
 
 use std::collections::HashSet;
 

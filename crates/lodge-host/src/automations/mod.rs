@@ -1,8 +1,8 @@
 //! Automations: messages that start sessions on a schedule or on request. Each run is an ordinary session, and needs no
 //! connected client.
 //!
-//! `record` decides, from what is known and the time that it is; the register keeps. What anybody sees is kept before: one
-//! lock is held from the decision over the writing to the telling, so that all of it has one order.
+//! `state` decides from the stored state and the time; the register stores. Everything is stored before anybody sees it: one
+//! lock is held from the decision through the write to the notification, so all of it happens in one order.
 
 mod definition;
 mod runs;

@@ -1,4 +1,4 @@
-//! Runs: begun in a session of their own, followed to the end of their turn, cancelled where somebody asks.
+//! Runs: started in a session of their own, followed to the end of their turn, cancelled on request.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! One automation: its definition, when its schedules are due, and its runs. All of it is decided here, from what is known and
-//! the time that it is; nothing here waits, writes or tells.
+//! One automation: its definition, its due times and its runs. This module decides everything about it from the stored state
+//! and the time; it never waits, writes or notifies.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The commands of the house.
+//! Built-in commands.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The commands about what a session can be given: custom agents, skills and MCP servers.
+//! Commands about custom agents, skills and MCP servers.
 
 use std::fmt::Write as _;
 

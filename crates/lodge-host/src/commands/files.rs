@@ -1,5 +1,5 @@
-//! Commands from files: `*.prompt.md` as VS Code and the Copilot CLI have them, `*.md` as Claude Code has them. They are words
-//! for the agent and run nothing, so they need no trust.
+//! Commands from files: `*.prompt.md` as in VS Code and the Copilot CLI, `*.md` as in Claude Code. They are prompts for the
+//! agent and run nothing, so they need no trust.
 
 use std::{
     collections::BTreeMap,

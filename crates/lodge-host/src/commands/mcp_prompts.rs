@@ -1,4 +1,4 @@
-//! Prompts of MCP servers as slash commands: `/mcp__server__prompt`, with what follows as its arguments.
+//! Prompts of MCP servers as slash commands: `/mcp__server__prompt`, followed by their arguments.
 
 use lodge_mcp::{Prompt, Servers};
 use serde_json::{Map, Value, json};

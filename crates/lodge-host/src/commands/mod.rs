@@ -1,4 +1,4 @@
-//! Slash commands: those of the house, and those that files describe. Every face lists and invokes them here.
+//! Slash commands: built-in ones, and those from files. Every face lists and invokes them here.
 
 mod builtin;
 mod custom;

@@ -1,4 +1,4 @@
-//! A session as one page of HTML: no script, nothing loaded from elsewhere, everything that was said escaped.
+//! A session as one HTML page: no script, nothing loaded from elsewhere, all text escaped.
 
 use std::fmt::Write as _;
 

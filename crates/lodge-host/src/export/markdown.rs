@@ -1,4 +1,4 @@
-//! A session in Markdown: readable as text, and with its tool calls folded where HTML is shown.
+//! A session in Markdown: readable as text, with its tool calls folded where HTML is shown.
 
 use std::fmt::Write as _;
 

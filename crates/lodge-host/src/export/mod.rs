@@ -1,4 +1,4 @@
-//! A session as a page that a person would share: Markdown, or HTML that needs nothing beside it.
+//! Exports a session as a page to share: Markdown, or self-contained HTML.
 
 mod html;
 mod markdown;

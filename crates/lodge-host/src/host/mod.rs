@@ -1,4 +1,4 @@
-//! The host: every session there is, live or on disk.
+//! The host: all sessions, live or on disk.
 
 mod ending;
 mod opening;

@@ -1,4 +1,4 @@
-//! Sessions come to life: made anew, or read back from their logs.
+//! Opening sessions: creating them, or reading them back from their logs.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! Annotations as earlier builds kept them: one file for each session, in the words of AHP.
+//! Annotations of earlier builds: one file per session, in AHP's format.
 
 use std::sync::Arc;
 

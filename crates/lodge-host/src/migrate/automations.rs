@@ -1,4 +1,4 @@
-//! Automations as earlier builds kept them: one file each, in the words of AHP.
+//! Automations of earlier builds: one file each, in AHP's format.
 
 use std::{collections::BTreeMap, sync::Arc};
 

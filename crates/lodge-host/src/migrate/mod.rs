@@ -1,5 +1,5 @@
-//! What earlier builds kept in files of the AHP face, brought into the registers. Once: a file that was read is renamed, so
-//! that an earlier build that meets the home again begins with none instead of acting on what is long otherwise.
+//! Migrates the AHP face's files of earlier builds into the registers. It happens once: a migrated file is renamed, so an
+//! earlier build that opens the home again starts with none instead of acting on outdated data.
 
 mod annotations;
 mod automations;

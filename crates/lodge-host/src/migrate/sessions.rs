@@ -1,4 +1,4 @@
-//! What the AHP face of earlier builds kept about sessions. A part of it belongs into their logs.
+//! Session data of earlier builds' AHP face. Part of it belongs in the sessions' logs.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What a marketplace offers: a list of plugins in a file of its directory.
+//! The list of plugins that a marketplace offers, in a file of its directory.
 
 use std::path::Path;
 

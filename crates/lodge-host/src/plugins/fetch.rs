@@ -1,4 +1,4 @@
-//! Bringing the files of a plugin or a marketplace into the home.
+//! Copies the files of a plugin or marketplace into the home.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Plugins that the user installed for all sessions, and the marketplaces that they come from. What is installed and what is
-//! known stands in the host's registers; the files are copies in the home, replaced in one step.
+//! Plugins that the user installed for all sessions, and their marketplaces. The host's registers list them; the files are
+//! copies in the home, replaced in one step.
 
 mod catalogue;
 mod fetch;

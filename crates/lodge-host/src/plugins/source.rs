@@ -1,4 +1,4 @@
-//! Where a plugin or a marketplace comes from, as people write it.
+//! The source of a plugin or marketplace, as people write it.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,6 +1,5 @@
-//! Registers in one file of lines. The last line about a key counts; a file in which most lines no longer count is written
-//! anew. Appends are single writes, so a killed host loses nothing that it had set, and a line cut short by a crash says
-//! nothing.
+//! Registers in a file of lines. The last line for a key counts; a file in which most lines are stale is rewritten. Appends are
+//! single writes, so a killed host loses nothing, and a line cut short by a crash is ignored.
 
 use std::{
     collections::BTreeMap,

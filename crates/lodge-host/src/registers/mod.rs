@@ -1,5 +1,5 @@
-//! The host's registers: last-value records with revisions, for what is true of the host and no part of a conversation.
-//! Here they are one file in the home; a fleet can keep them in a key-value bucket behind the same trait.
+//! The host's registers: last-value records with revisions, for host state that is not part of a conversation. Here they are
+//! one file in the home; a fleet can keep them in a key-value bucket behind the same trait.
 
 mod file;
 

@@ -1,5 +1,5 @@
-//! When a schedule is due: the protocol's five fields (minute, hour, day of month, month, day of week), in the local time of
-//! a zone. A local minute that a change of the clock leaves out is never due, and one that comes twice is due twice.
+//! Due times of a schedule: the protocol's five fields (minute, hour, day of month, month, day of week), in the local time of a
+//! zone. A local minute that a clock change skips is never due; one that it repeats is due twice.
 
 use jiff::{
     Timestamp,

@@ -1,4 +1,4 @@
-//! Time: the clock that all schedules share, calendar rules, and the prompts that sessions have scheduled for themselves.
+//! Schedules: the shared clock, calendar rules, and the prompts that sessions schedule for themselves.
 
 mod clock;
 mod cron;

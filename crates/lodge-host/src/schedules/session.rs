@@ -1,5 +1,5 @@
-//! Prompts that a session has scheduled for itself. They are folded from its log; a register names the sessions that have
-//! some, so that a host which has just started finds them.
+//! Prompts that a session has scheduled for itself. They are folded from its log; a register names the sessions that have any,
+//! so that a new host finds them.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,5 +1,5 @@
-//! Clients that are connected to the process that runs the session, and the objects that they bring. None of this could be
-//! sent to another host, or be read back from a log.
+//! Clients connected to the process that runs the session, and the objects that they bring. None of this can be sent to another
+//! host or read back from a log.
 
 use std::path::Path;
 

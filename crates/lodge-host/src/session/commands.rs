@@ -1,5 +1,4 @@
-//! What can be done to a session. Every command takes plain data, so it could come from another host; when it answers, the
-//! log has what it did.
+//! Commands to a session. Each takes plain data, so it could come from another host. When it returns, its effect is in the log.
 
 use lodge_agent::{
     AgentError, Answer, AnsweredBy, Change, Compacted, Customized, NewTask, Prompt, QueueChange, Supply,

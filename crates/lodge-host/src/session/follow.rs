@@ -1,4 +1,4 @@
-//! What was recorded, and what happens from now on.
+//! Recorded events, and new ones as they happen.
 
 use std::sync::Arc;
 

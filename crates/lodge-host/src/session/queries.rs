@@ -1,4 +1,4 @@
-//! What only the process that runs a session can tell: no event says it.
+//! Queries that only the process that runs a session can answer: no event has the answer.
 
 use std::path::PathBuf;
 

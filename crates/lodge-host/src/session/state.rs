@@ -1,4 +1,4 @@
-//! What the log says of a session: any process that reads the log could tell it.
+//! The state of a session according to its log: any process that reads the log could tell it.
 
 use lodge_agent::Facts;
 use lodge_log::Progress;

@@ -1,4 +1,4 @@
-//! What a person can answer.
+//! The answers to a permission request.
 
 use lodge_agent::PermissionDecision;
 use lodge_events::ExitPlanModeAction;

@@ -1,4 +1,4 @@
-//! Changes of one file, as git writes them.
+//! Changes of one file as a unified diff.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Tool calls in words for people. Each face has its own layout and icons; what a call is about, what a permission request asks and
-//! what can be answered is the same on all of them.
+//! Describes tool calls to people. Each face has its own layout and icons; the texts for calls, permission requests and answers
+//! are the same on all of them.
 
 mod choices;
 mod diff;

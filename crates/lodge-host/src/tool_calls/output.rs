@@ -1,4 +1,4 @@
-//! Output of a running tool.
+//! The end of a running tool's output.
 
 use lodge_events::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Permission requests as the calls that they are about.
+//! Permission requests, as the tool calls that they are about.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Tools and calls by name and in sentences.
+//! Titles of tool calls: names of tools, subjects, and sentences in both tenses.
 
 use serde_json::{Map, Value};
 

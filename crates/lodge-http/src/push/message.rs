@@ -1,4 +1,4 @@
-//! A message of web push: encrypted for the browser (RFC 8291), with the host's word for who sends it (RFC 8292).
+//! A web push message: encrypted for the browser (RFC 8291), and signed with the host's key (RFC 8292).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
-//! Web push: browsers of paired devices are told that a session waits, failed or is done, also while they are closed. What is sent
-//! says that and which session, encrypted for the browser; nothing of what was said.
+//! Web push: tells the browsers of paired devices, even closed ones, that a session waits, failed or is done. A message names
+//! only the session and the event, encrypted for the browser, and nothing of the conversation.
 
 mod message;
 

@@ -1,4 +1,4 @@
-//! `lodge automations`: what the host does by itself, seen, run and removed from a terminal. Clients that can draw make them.
+//! `lodge automations`: lists, runs and removes automations. Clients with a screen create them.
 
 use std::{path::Path, process::ExitCode};
 

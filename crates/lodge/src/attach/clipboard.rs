@@ -1,4 +1,4 @@
-//! Putting a text on the clipboard.
+//! Copies text to the clipboard.
 
 use std::{
     io::{self, Write},

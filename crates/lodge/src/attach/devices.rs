@@ -1,4 +1,4 @@
-//! `lodge pair` and `lodge devices`: browsers and phones that may watch and steer, let in and revoked.
+//! `lodge pair` and `lodge devices`: pairs, lists and revokes browsers and phones.
 
 use std::{io::IsTerminal, net::SocketAddr, path::Path, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! A line that is being typed at a terminal: letters, the keys that move and delete, what was typed before, and Tab.
+//! A line editor for the terminal: insertion, movement, deletion, history and completion.
 
 /// Lines that are remembered.
 const REMEMBERED: usize = 500;

@@ -1,4 +1,4 @@
-//! The conversation on a whole screen: brings together the connection, the terminal and `lodge_terminal::App`, which decides.
+//! The conversation on the whole screen: connects the host, the terminal and `lodge_terminal::App`, which decides everything.
 
 use std::{io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 

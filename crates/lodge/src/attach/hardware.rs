@@ -1,4 +1,4 @@
-//! The terminal itself: taken over for as long as the conversation is on it, and given back as it was, whatever happens.
+//! The terminal device: set up for the conversation and restored afterwards, whatever happens.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! Images that a message brings along.
+//! Images attached to a message.
 
 use std::{
     path::{Path, PathBuf},

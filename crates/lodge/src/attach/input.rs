@@ -1,4 +1,4 @@
-//! Where a person's words come from: lines of a program or a plain terminal, or keys of a terminal that can be drawn on.
+//! A person's input: lines from a program or a plain terminal, or keys from a capable terminal.
 
 use std::io::{self, Read, Write};
 

@@ -1,4 +1,4 @@
-//! The connection to the host, and finding it again when it is lost.
+//! The connection to the host, and reconnecting when it is lost.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! `lodge attach`: a terminal client. It knows the host only through the Agent Host Protocol, as any other client does.
+//! `lodge attach`: a terminal client. Like any other client, it knows the host only through the Agent Host Protocol.
 
 mod automations;
 mod clipboard;

@@ -1,4 +1,4 @@
-//! The other hosts that a person knows: their sessions are in the list too, and a session of theirs can be opened from it.
+//! The sessions of other hosts named in `lodge hosts`, in the session list.
 
 use std::{
     collections::BTreeMap,

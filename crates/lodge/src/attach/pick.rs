@@ -1,4 +1,4 @@
-//! The sessions of the host: listing them, finding one, making one, opening one.
+//! The host's sessions: listing, finding, creating and opening one.
 
 use ahp::{
     Client, ClientError,

@@ -1,4 +1,4 @@
-//! Where the host is: told by the person, or by the note that a running host leaves in its home.
+//! Where the host is: named by the person, or found through the note in the home of a running host.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a person sees: lines on standard output, and text as it streams. Nothing that is shown can steer the terminal.
+//! Output of the line client: lines on standard output, and streaming text. Nothing shown can control the terminal.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 

@@ -1,6 +1,5 @@
-//! Turns on the screen. What is shown is always the difference between a turn as it is now and what was shown of it, so
-//! it does not matter whether the news came as deltas, as a replay, or as a fresh snapshot after a restart: nothing is
-//! shown twice and nothing is left out.
+//! Turns in the line client. It prints the difference between a turn and what it has printed of it so far. So it does not
+//! matter whether an update was a delta, a replay, or a snapshot after a restart: nothing is shown twice or left out.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! Both sides of changes of files, which the host has.
+//! Fetches both sides of a changed file from the host.
 
 use ahp::{
     Client,

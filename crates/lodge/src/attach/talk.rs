@@ -1,4 +1,4 @@
-//! The conversation at the terminal: what the host says is mirrored and shown, what is typed is sent.
+//! The conversation in the line client: shows the mirror of the host's state, and sends what is typed.
 
 mod complete;
 mod person;

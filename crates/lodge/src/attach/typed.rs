@@ -1,4 +1,4 @@
-//! What a person types: messages, and commands that begin with a slash.
+//! Parses a typed line: a message, or a command that begins with a slash.
 
 use tokio::sync::mpsc;
 

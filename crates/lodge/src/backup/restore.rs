@@ -1,4 +1,4 @@
-//! `lodge restore`: making a home from a backup, in one step.
+//! `lodge restore`: creates a home from a backup, in one step.
 
 use std::{
     fs::{self, File},

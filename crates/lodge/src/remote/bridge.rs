@@ -1,5 +1,5 @@
 //! `lodge bridge`: the far end of `lodge attach ssh://…`. It carries bytes between its standard streams and the host of the
-//! home, and starts a host where none runs.
+//! home, and starts a host if none runs.
 
 use std::{path::Path, process::ExitCode};
 

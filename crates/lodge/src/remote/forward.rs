@@ -1,5 +1,5 @@
-//! A socket of this machine that leads to a host on another one. Every connection gets a way of its own, so a client that
-//! connects again after a break connects all the way.
+//! A local socket that leads to a host on another machine. Every connection gets its own connection to the far end, so a client
+//! that reconnects gets a new one all the way.
 
 use std::{
     fs,

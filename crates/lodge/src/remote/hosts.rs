@@ -1,4 +1,4 @@
-//! `lodge hosts`: names for hosts on other machines, with what is needed to get there.
+//! `lodge hosts`: names for hosts on other machines, with their addresses, pins and tokens.
 
 use std::{collections::BTreeMap, io::IsTerminal, path::Path, process::ExitCode};
 

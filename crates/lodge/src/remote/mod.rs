@@ -1,5 +1,5 @@
-//! Hosts on other machines: by ssh, or by TLS with a certificate that is known by its key. Clients know nothing of it: they
-//! connect to a socket of this machine, and what comes there is carried over.
+//! Hosts on other machines: over ssh, or over TLS with a pinned key. Clients need to know nothing about it: they connect to a
+//! local socket that leads there.
 
 mod bridge;
 mod forward;

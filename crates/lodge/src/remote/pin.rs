@@ -1,4 +1,4 @@
-//! TLS to a host whose key is known: no authority is asked, and no other key is accepted.
+//! TLS to a host with a pinned key: no authority is asked, and no other key is accepted.
 
 use std::{fmt, str::FromStr, sync::Arc};
 

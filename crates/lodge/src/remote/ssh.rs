@@ -1,4 +1,4 @@
-//! Going to another machine by ssh. There `lodge bridge` joins the host, or starts one; no port is open for it.
+//! Connecting over ssh. On the other machine, `lodge bridge` joins the host or starts one; the host opens no port for it.
 
 use std::{process::Stdio, time::Duration};
 

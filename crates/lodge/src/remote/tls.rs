@@ -1,4 +1,4 @@
-//! `lodge tls init`: a certificate of the host's own, and the pin by which other machines know it.
+//! `lodge tls init`: creates the host's own certificate, and the pin that identifies its key.
 
 use std::{
     net::IpAddr,

@@ -1,4 +1,4 @@
-//! An agent of launchd, on macOS.
+//! A launchd agent, on macOS.
 
 use std::{
     path::{Path, PathBuf},

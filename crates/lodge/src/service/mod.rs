@@ -1,4 +1,4 @@
-//! `lodge service`: the host as a service of the person who installs it, started at login and again when it fails.
+//! `lodge service`: installs the host as a user service, started at login and restarted when it fails.
 
 mod launchd;
 mod systemd;

@@ -1,4 +1,4 @@
-//! A unit of systemd's user manager.
+//! A systemd user unit.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! A turn on a terminal, as the conversation shows it: the session's events become what an AHP client would see, and that is printed.
+//! A turn on a terminal, as the conversation shows it: projects the session's events to AHP state and prints that.
 
 use std::{io, path::Path, time::Duration};
 

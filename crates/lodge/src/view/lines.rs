@@ -1,4 +1,4 @@
-//! A turn line by line, where nothing can be drawn.
+//! A turn line by line, for output that cannot be drawn on.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! What a person sees of a turn that `lodge run` takes: drawn as in the conversation where there is a terminal, else line by line,
-//! with the answer on standard output and everything else on standard error.
+//! The output of `lodge run`: drawn as in the conversation on a terminal, else line by line, with the answer on standard output
+//! and everything else on standard error.
 
 mod drawn;
 mod lines;

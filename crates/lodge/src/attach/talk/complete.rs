@@ -1,4 +1,4 @@
-//! Completing what is being typed: commands of this terminal, and whatever the host completes.
+//! Completion of typed text: the terminal's own commands, and completions from the host.
 
 use std::time::Duration;
 

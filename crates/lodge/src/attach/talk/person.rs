@@ -1,4 +1,4 @@
-//! What comes from the person: messages, answers, commands.
+//! Handles what the person types: messages, answers, commands.
 
 use std::process::ExitCode;
 
