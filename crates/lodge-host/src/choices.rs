@@ -2,7 +2,7 @@
 
 use lodge_agent::{Approval, Mode};
 
-/// How an agent can work, with a name and a sentence.
+/// The modes, each with a name and a sentence.
 pub const MODES: [(Mode, &str, &str); 3] = [
     (Mode::Interactive, "Interactive", "Does what you ask and stops"),
     (
@@ -13,14 +13,14 @@ pub const MODES: [(Mode, &str, &str); 3] = [
     (Mode::Autopilot, "Autopilot", "Works until the task is complete"),
 ];
 
-/// What can be asked before tools run, with an id, a name and a sentence.
+/// The approval modes, each with an id, a name and a sentence.
 pub const APPROVALS: [(Approval, &str, &str, &str); 5] = [
     (Approval::Ask, "ask", "Ask before everything", "Even before reads"),
     (
         Approval::AutoSafe,
         "safe",
-        "Ask before what can do harm",
-        "The rest runs",
+        "Ask unless it is safe",
+        "Reads and harmless commands run",
     ),
     (
         Approval::AutoEdit,
@@ -37,7 +37,7 @@ pub const APPROVALS: [(Approval, &str, &str, &str); 5] = [
     (
         Approval::DenyAll,
         "none",
-        "Ask nothing",
+        "Deny without asking",
         "Only what needs no approval runs",
     ),
 ];
