@@ -86,7 +86,6 @@ fn name_of(uri: &str) -> String {
     whole.rsplit('/').next().unwrap_or(whole).to_owned()
 }
 
-/// A message as blocks.
 pub(crate) fn blocks(message: &UserMessage) -> Vec<ContentBlock> {
     let mut blocks = Vec::new();
     if !message.content.is_empty() {

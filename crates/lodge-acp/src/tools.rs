@@ -164,7 +164,6 @@ impl Call {
         })
     }
 
-    /// How it ended.
     pub(crate) fn ended(&self, done: &ToolExecutionComplete, cwd: &Path) -> ToolCall {
         let mut content = Vec::new();
         // The difference that was made says more than the words about it.

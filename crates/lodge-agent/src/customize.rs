@@ -300,7 +300,6 @@ impl Shared {
         agents
     }
 
-    /// An agent by its name.
     pub(crate) fn agent_named(&self, name: &str) -> Option<AgentDefinition> {
         let mut all = self.custom_agents().into_iter().chain(self.builtin_agents());
         all.find(|agent| agent.name == name)

@@ -46,7 +46,6 @@ impl Secrets {
         if too_many > 0 { Err(too_many) } else { Ok(()) }
     }
 
-    /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }

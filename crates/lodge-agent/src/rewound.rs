@@ -23,7 +23,6 @@ pub(crate) fn keep(log: &dyn SessionLog, events: &[Event]) -> Result<(), AgentEr
         .map_err(|error| AgentError::Refused(format!("{} cannot be written: {error}", path.display())))
 }
 
-/// What was kept.
 pub(crate) fn kept(log: &dyn SessionLog) -> Result<Option<Vec<Event>>, LogError> {
     let Ok(text) = std::fs::read(path(log)) else {
         return Ok(None);

@@ -53,7 +53,6 @@ pub(crate) struct Shared {
     /// What the person trusts of what folders bring.
     pub(crate) trust: Arc<Store>,
     pub(crate) hooks: Arc<Hooks>,
-    /// The MCP servers.
     pub(crate) mcp: lodge_mcp::Servers,
     pub(crate) logins: Arc<lodge_mcp::Logins>,
     /// Those of them that only agents have that bring them.

@@ -4,7 +4,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// An account.
 #[derive(Clone)]
 pub(crate) struct Account {
     /// The GitHub host, e.g. `https://github.com`.

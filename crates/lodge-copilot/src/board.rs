@@ -20,7 +20,6 @@ use crate::{canvas::Canvases, inference::SdkTransport};
 pub(crate) struct Boards(Mutex<HashMap<String, Weak<Board>>>);
 
 impl Boards {
-    /// The board of a session.
     pub(crate) fn of(&self, session_id: &str) -> Arc<Board> {
         let mut boards = self.0.lock();
         if let Some(board) = boards.get(session_id).and_then(Weak::upgrade) {

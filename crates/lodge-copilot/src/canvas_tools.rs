@@ -21,7 +21,6 @@ pub(crate) fn is_one(name: &str) -> bool {
     [LIST, OPEN, INVOKE].contains(&name)
 }
 
-/// The tools.
 pub(crate) fn tools() -> [ClientTool; 3] {
     let tool = |name: &str, description: &str, read_only: bool, parameters: Value| ClientTool {
         name: name.into(),
@@ -74,7 +73,6 @@ pub(crate) fn tools() -> [ClientTool; 3] {
     ]
 }
 
-/// Runs one of them.
 pub(crate) async fn run(attached: &Attached, tool: &str, arguments: Value) -> ExternalResult {
     match answer(attached, tool, arguments).await {
         Ok(answer) => ExternalResult {

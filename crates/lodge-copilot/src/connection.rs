@@ -90,7 +90,6 @@ impl Outcome {
     }
 }
 
-/// The result of a method.
 pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
@@ -463,7 +462,6 @@ impl Connection {
         self.state.lock().counts = true;
     }
 
-    /// Whether it does.
     pub(crate) fn counts(&self) -> bool {
         self.state.lock().counts
     }

@@ -460,7 +460,6 @@ impl Attached {
         self.session.answer(request_id, answer, by).await
     }
 
-    /// The session.
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }

@@ -12,7 +12,6 @@ use crate::{
 /// The registers with the key and with the subscriptions.
 pub(crate) const KEY: &str = "push_key";
 pub(crate) const SUBSCRIPTIONS: &str = "push";
-/// There is one key.
 pub(crate) const THE_KEY: &str = "host";
 
 /// Where a browser wants to be told, as its push service said it.

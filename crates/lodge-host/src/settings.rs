@@ -9,7 +9,6 @@ use crate::{
     registers::{Register, Registers},
 };
 
-/// The settings.
 pub(crate) struct Settings(Register<Value>);
 
 impl Settings {

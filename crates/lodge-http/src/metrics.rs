@@ -42,7 +42,6 @@ fn number(value: u64) -> f64 {
     value as f64
 }
 
-/// All of them.
 pub(crate) fn render(host: &Host, home: HomeUse) -> String {
     let counts = host.metrics().counts();
     let (strangers, clients) = host.connections().connected();

@@ -138,7 +138,6 @@ pub const EDITOR_KEYS: &[(&str, &str)] = &[
     ("Ctrl-_", "Undo"),
 ];
 
-/// What a key does.
 pub(crate) fn action(key: &KeyEvent) -> Option<Action> {
     KEYS.iter()
         .find(|(names, _, _)| {

@@ -104,7 +104,6 @@ impl Console {
         )
     }
 
-    /// That of a guest.
     pub(crate) fn of_guest(stream: UnixStream, terminal: Terminal) -> Self {
         let (read, write) = stream.into_split();
         let buffer = Arc::<Mutex<Vec<u8>>>::default();

@@ -88,7 +88,6 @@ pub(crate) fn token(home: &Path) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The file with the token.
 pub(crate) fn token_file(home: &Path) -> PathBuf {
     home.join("token")
 }

@@ -12,7 +12,6 @@ use tracing_subscriber::fmt::MakeWriter;
 /// How large the file grows.
 const LARGEST: u64 = 4 << 20;
 
-/// Where it is.
 pub(crate) fn path(home: &Path) -> PathBuf {
     home.join("host.log")
 }

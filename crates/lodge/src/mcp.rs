@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// How often it is said what is waited for.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs it.
 pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<ExitCode> {
     let known = known(home)?;
     match command {

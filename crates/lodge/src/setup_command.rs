@@ -49,7 +49,6 @@ impl Provider {
     }
 }
 
-/// Where a key is.
 enum Key<'a> {
     /// In the configuration itself; empty where there is none.
     Written(&'a str),

@@ -49,7 +49,6 @@ pub(crate) struct Sub {
     pub(crate) root: Arc<Shared>,
     /// The sub-agent.
     pub(crate) task: Arc<Task>,
-    /// What it is.
     pub(crate) definition: Arc<AgentDefinition>,
     /// 1 for one that the session's own agent started.
     pub(crate) depth: usize,

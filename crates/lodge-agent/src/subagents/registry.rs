@@ -64,7 +64,6 @@ pub(crate) struct Task {
     pub(crate) id: Arc<str>,
     /// The tool call that started it.
     pub(crate) tool_call_id: String,
-    /// What it is.
     pub(crate) definition: Arc<AgentDefinition>,
     /// Its name for people.
     pub(crate) name: String,

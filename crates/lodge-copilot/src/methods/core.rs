@@ -20,7 +20,6 @@ use crate::{
     session::{Attached, SessionId},
 };
 
-/// The version of the protocol.
 pub(crate) const PROTOCOL_VERSION: u32 = 3;
 
 pub(crate) static CORE: Capability = Capability {

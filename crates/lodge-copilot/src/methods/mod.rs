@@ -64,7 +64,6 @@ pub(crate) struct Method {
 pub(crate) struct Capability {
     /// What they are for.
     pub(crate) title: &'static str,
-    /// The methods.
     pub(crate) methods: &'static [Method],
 }
 
@@ -114,7 +113,6 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static Method>> = LazyLock::new
         .collect()
 });
 
-/// The method of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Method> {
     BY_NAME.get(name).copied()
 }

@@ -55,7 +55,6 @@ struct Inner {
     owed: bool,
 }
 
-/// Registers in a file.
 pub(crate) struct FileRegisters {
     path: PathBuf,
     /// Whether others may append to the file, too. Then it is never written anew.

@@ -28,7 +28,6 @@ pub enum RegisterError {
     TooLarge {
         /// The record.
         key: String,
-        /// Its size.
         size: usize,
         /// What fits.
         most: usize,

@@ -69,7 +69,6 @@ fn next_due(open: &OpenSchedule) -> Option<Timestamp> {
     Timestamp::from_millisecond(due?).ok()
 }
 
-/// The schedules of all sessions.
 pub(crate) struct SessionSchedules {
     host: Weak<Inner>,
     /// The sessions that have some.

@@ -13,7 +13,6 @@ pub(super) struct Item {
     attachment: Option<MessageAttachment>,
 }
 
-/// The menu.
 pub(super) struct Menu {
     /// Where in the editor the word begins, in bytes.
     from: usize,

@@ -5,7 +5,6 @@ const REMEMBERED: usize = 500;
 /// The longest line, in characters.
 const LONGEST: usize = 1 << 20;
 
-/// What a key did.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// The line looks different.

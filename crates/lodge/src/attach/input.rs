@@ -7,7 +7,6 @@ use tokio::sync::mpsc;
 
 use super::editor::{Editor, Key};
 
-/// The input.
 pub(super) enum Input {
     /// Whole lines.
     Lines(mpsc::UnboundedReceiver<String>),

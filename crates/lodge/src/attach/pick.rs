@@ -24,7 +24,6 @@ use super::{link::reason, place::Place};
 const SHOWN: i64 = 20;
 const PAGE: i64 = 200;
 
-/// The newest sessions.
 pub(super) async fn newest(client: &Client) -> Result<Vec<SessionSummary>> {
     Ok(page(client, SHOWN, None).await?.items)
 }

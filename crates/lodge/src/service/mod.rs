@@ -63,7 +63,6 @@ pub(crate) enum ServiceCommand {
 trait Manager {
     /// The file that describes the service.
     fn file(&self) -> Result<PathBuf>;
-    /// What is in it.
     fn describe(&self, program: &Path, arguments: &[String], home: &Path) -> Result<String>;
     /// Makes the manager read the file, and start the service or restart it.
     fn start(&self, file: &Path) -> Result<()>;
@@ -77,7 +76,6 @@ trait Manager {
     fn hint(&self) -> &'static str;
 }
 
-/// Runs it.
 pub(crate) fn run(home: &Path, command: ServiceCommand) -> Result<ExitCode> {
     let manager: &dyn Manager = match cfg!(target_os = "macos") {
         true => &launchd::Launchd,
