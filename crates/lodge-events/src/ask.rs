@@ -88,7 +88,7 @@ events! {
     }
 
     "command.execute" CommandExecute ephemeral newer
-        "A client's slash command is to be run by that client." {
+        "A client is asked to run its slash command." {
         request_id: String = "Used to answer.",
         command: String = "The whole text, such as `/deploy production`.",
         command_name: String = "Name without the slash.",

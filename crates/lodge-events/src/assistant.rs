@@ -161,7 +161,7 @@ events! {
     }
 
     "model.call_finished" ModelCallFinished ephemeral newer
-        "A model call is over, whatever its outcome." {
+        "A model call ended, successfully or not." {
         turn_id: String = "The turn that called.",
         interaction_id? String = "Joins all turns of one user message.",
         dispatch_duration_ms: f64 = "Milliseconds spent on the call.",
@@ -199,7 +199,7 @@ events! {
     }
 
     "agent.interrupted" AgentInterrupted ephemeral newer
-        "The user interrupted work that was under way." {
+        "The user interrupted work in progress." {
         activity: InterruptedActivity = "What the agent was doing.",
         elapsed_ms: f64 = "For how many milliseconds.",
         turn: u64 = "Turn the interruption fell in, from 0.",

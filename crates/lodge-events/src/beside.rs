@@ -70,14 +70,14 @@ events! {
     }
 
     "lodge.rewound" LodgeRewound persisted newer
-        "The conversation was rewound. The chain no longer counts from the event that this one names, and continues from this event's parent. What hangs beside the chain stays, but for what messages that were taken back said while they waited. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
+        "The conversation was rewound. The chain no longer counts from the event that this one names, and continues from this event's parent. Events beside the chain stay, except for the texts that rewound messages had in the queue. Clients are notified by `session.snapshot_rewind`; readers of the log get neither this event nor the hidden ones." {
         up_to_event_id: String = "Id of the first event that no longer counts.",
         events_removed: u64 = "How many events of the chain no longer count.",
         message_ids? Vec<String> = "Messages among them. Events beside the chain about these messages no longer count, either.",
     }
 
     "lodge.message_written" LodgeMessageWritten persisted newer
-        "How a message was written, where the message that the agent gets does not say it. It comes before the message, and the last one counts." {
+        "The parts of a message that the agent does not get. It precedes the message, and the last one counts." {
         message_id: String = "Identifier of the message.",
         attachments? Vec<Value> = "What people see attached, as the client that sent it describes it, without the bytes that the message has.",
         model? String = "The model that its sender chose for it.",
@@ -169,7 +169,7 @@ events! {
     }
 
     "lodge.named" LodgeNamed persisted newer
-        "A person named the session, or removed its name. Clients are told by `session.title_changed`." {
+        "A person named the session, or removed its name. Clients are notified by `session.title_changed`." {
         name? String = "The name; without one the first message names the session.",
     }
 
@@ -226,7 +226,7 @@ shapes! {
     AnsweredBy "Who answered a question." {
         client? String = "The client that the answer came through.",
         device? String = "The paired device; none for the owner.",
-        role? String = "The role of whoever answered.",
+        role? String = "The role of the person who answered.",
         rule? bool = "True when a rule decided and nobody was asked.",
     }
     ChatSource "How a chat came to be." {

@@ -9,13 +9,13 @@ events! {
     "Canvases";
 
     "session.canvas.registry_changed" SessionCanvasRegistryChanged ephemeral newer
-        "Other canvases are provided than before." {
+        "The list of provided canvases changed." {
         canvases: Vec<CanvasInfo> = "All canvases that are provided now.",
     }
 
     "session.canvas.opened" SessionCanvasOpened ephemeral newer
         "A canvas was opened, or its provider is back." {
-        instance_id: String = "Name of the open canvas, chosen by whoever opened it.",
+        instance_id: String = "Name of the open canvas, chosen by the client that opened it.",
         extension_id: String = "Who provides it.",
         extension_name? String = "Name of the provider for people.",
         canvas_id: String = "Which of the provider's canvases it is.",
@@ -27,7 +27,7 @@ events! {
     }
 
     "session.canvas.unavailable" SessionCanvasUnavailable ephemeral newer
-        "The provider of an open canvas is gone. The canvas stays open for it to come back." {
+        "The provider of an open canvas disconnected. The canvas stays open in case it returns." {
         instance_id: String = "The open canvas.",
         extension_id: String = "Who provides it.",
         canvas_id: String = "Which of the provider's canvases it is.",
@@ -50,7 +50,7 @@ events! {
     }
 
     "session.canvas.removed" SessionCanvasRemoved persisted newer
-        "A canvas is not open any more." {
+        "A canvas is no longer open." {
         instance_id: String = "The canvas.",
         extension_id: String = "Who provided it.",
         canvas_id: String = "Which of the provider's canvases it was.",

@@ -31,7 +31,7 @@ events! {
         "The queue of waiting messages changed." {}
 
     "system.message" SystemMessage persisted seed
-        "A prompt of the system or the developer." {
+        "A system or developer prompt." {
         content: String = "The prompt.",
         interaction_id? String = "Joins all turns of one user message.",
         role: SystemRole = "Who it speaks as.",

@@ -12,17 +12,17 @@ use crate::{
 const INTRODUCTION: &str = "\
 # Session events
 
-Made from the definitions in `crates/lodge-events` by `cargo xtask docs`; do not edit.
+This page is generated from the definitions in `crates/lodge-events` by `cargo xtask docs`; do not edit it.
 
 Everything that happens in a session is an event. Persisted events are lines of the session's `events.jsonl`, written
 before anybody sees them. Ephemeral events are sent to clients and never written.
 
-The types whose names begin with `lodge.` are Lodge's own. They hang beside the chain: no event has one of them as its
-parent. Clients of the SDKs are not sent them unless they ask for them by name, and older builds and the Copilot CLI
-pass over them in a log, because they are marked `ephemeral` there.
+Types whose names begin with `lodge.` are Lodge's own. They are beside the chain: no event has one of them as its parent.
+SDK clients receive them only if they ask for them by name. Older builds and the Copilot CLI skip them in a log, because
+they are marked `ephemeral` there.
 
-The types marked as seed are those of the Copilot SDK's published guide to streaming events, which is the contract; the
-others come from the schema that newer releases of the SDK ship.
+Types marked as seed are in the Copilot SDK's published guide to streaming events, which is the contract. The others come
+from the schema that newer releases of the SDK ship.
 
 ## The envelope
 
@@ -36,7 +36,7 @@ others come from the schema that newer releases of the SDK ship.
 | `timestamp` | string | yes | ISO 8601, UTC, milliseconds. |
 | `parentId` | string \\| null | yes | `id` of the last event of the chain before this one; null for the first. Ephemeral events and those beside the chain carry it and do not advance it. |
 
-Unknown types and unknown fields are kept as they are, and so is the form of numbers.
+Unknown types, unknown fields and the format of numbers are preserved.
 ";
 
 /// The text of `docs/events.md`.

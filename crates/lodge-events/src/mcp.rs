@@ -10,7 +10,7 @@ events! {
 
     "session.mcp_servers_loaded" SessionMcpServersLoaded ephemeral newer
         "The MCP servers were loaded." {
-        servers: Vec<McpServer> = "All servers there are now.",
+        servers: Vec<McpServer> = "All current servers.",
     }
 
     "session.mcp_server_status_changed" SessionMcpServerStatusChanged ephemeral newer
@@ -21,13 +21,13 @@ events! {
     }
 
     "session.mcp_server_tools_loaded" SessionMcpServerToolsLoaded ephemeral newer
-        "An MCP server that was connected to has listed its tools." {
+        "A connected MCP server listed its tools." {
         server_name: String = "The server.",
         tool_count: u64 = "How many it listed.",
     }
 
     "session.mcp_server_removed" SessionMcpServerRemoved ephemeral newer
-        "An MCP server is gone." {
+        "An MCP server was removed." {
         server_name: String = "The server.",
     }
 
@@ -70,7 +70,7 @@ events! {
     }
 
     "sampling.requested" SamplingRequested ephemeral newer
-        "An MCP server wants the model to answer something." {
+        "An MCP server sends a prompt to the model." {
         request_id: String = "Used to answer.",
         server_name: String = "The server.",
         mcp_request_id: Value = "Its own id of the request.",

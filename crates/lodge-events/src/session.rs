@@ -229,7 +229,7 @@ events! {
     }
 
     "session.autopilot_stopped" SessionAutopilotStopped ephemeral newer
-        "Autopilot no longer continues by itself with a message. Work in the background may go on." {
+        "Autopilot no longer sends messages by itself. Background work may continue." {
         reason: String = "`task_complete`, `continuation_limit`, `rejected`, `aborted` or `error`.",
         request_id? String = "The message it worked on.",
     }

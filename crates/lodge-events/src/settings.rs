@@ -28,25 +28,25 @@ events! {
     }
 
     "capabilities.changed" CapabilitiesChanged ephemeral newer
-        "What the session's clients can show changed." {
+        "The capabilities of the session's clients changed." {
         ui? UiCapabilities = "Abilities of the user interface.",
     }
 
     "commands.changed" CommandsChanged ephemeral newer
         "The slash commands of clients changed." {
-        commands: Vec<CommandInfo> = "All commands there are now.",
+        commands: Vec<CommandInfo> = "All current commands.",
     }
 
     "session.custom_agents_updated" SessionCustomAgentsUpdated ephemeral newer
         "The custom agents were loaded." {
-        agents: Vec<CustomAgent> = "All agents there are now.",
+        agents: Vec<CustomAgent> = "All current agents.",
         warnings: Vec<String> = "Problems found in their files.",
         errors: Vec<String> = "What could not be loaded.",
     }
 
     "session.skills_loaded" SessionSkillsLoaded ephemeral newer
         "The skills were loaded." {
-        skills: Vec<SkillInfo> = "All skills there are now.",
+        skills: Vec<SkillInfo> = "All current skills.",
     }
 
     "session.managed_settings_resolved" SessionManagedSettingsResolved ephemeral newer
