@@ -329,8 +329,9 @@ impl Recorder {
         let Some(kept) = rewound::kept(&*inner.log)? else {
             return Ok(false);
         };
-        let went_on =
-            || AgentError::Refused("The conversation went on after the rewind, so the rewind cannot be undone.".into());
+        let went_on = || {
+            AgentError::Refused("The conversation continued after the rewind, so the rewind cannot be undone.".into())
+        };
         let first = kept.first().ok_or_else(went_on)?;
         let Some(since) = inner.since(first.parent_id())? else {
             return Err(AgentError::Refused(

@@ -287,7 +287,7 @@ impl Host {
             // A model that is not there any more (a client's own, a removed provider) is no reason to lose the session.
             match self.models().resolve(Some(name)) {
                 Ok(model) => settings.model = model,
-                Err(error) => tracing::info!(session = id, %error, "the session goes on with the default model"),
+                Err(error) => tracing::info!(session = id, %error, "the session continues with the default model"),
             }
         }
         if let Some(cwd) = facts.cwd.as_ref().map(PathBuf::from).filter(|cwd| cwd.is_dir()) {

@@ -90,7 +90,7 @@ impl Inner {
         }
         let sessions = self.home.sessions();
         if let Err(error) = Changes::copy(&sessions.dir(id)?, &sessions.dir(new_id)?, &turns) {
-            tracing::warn!(%error, "the copy does not know what its turns did to files");
+            tracing::warn!(%error, "cannot copy the recorded file changes of a session");
         }
         // Where there is none, all is in the log.
         let written = |id: &str| crate::written_messages::earlier(self.home_path(), id);

@@ -179,7 +179,7 @@ impl SessionMarks {
             self.client_data.remove(id),
         ];
         for error in gone.into_iter().filter_map(Result::err) {
-            tracing::warn!(session = id, %error, "marks of a session that is gone stay behind");
+            tracing::warn!(session = id, %error, "cannot remove the marks of a deleted session");
         }
     }
 

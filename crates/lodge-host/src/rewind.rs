@@ -309,7 +309,7 @@ impl Session {
             .with_changes(move |changes| Ok(changes.finish(&begun, &done)?))
             .await;
         if let Err(error) = finished {
-            tracing::warn!(session = self.id(), %error, "a rewind is done but not written down");
+            tracing::warn!(session = self.id(), %error, "a rewind is done but could not be recorded");
         }
     }
 
@@ -326,7 +326,7 @@ impl Session {
             None => std::fs::remove_file(&kept).or(Ok(())),
         };
         if let Err(error) = written {
-            tracing::warn!(path = %kept.display(), %error, "taking back files cannot be undone later");
+            tracing::warn!(path = %kept.display(), %error, "this rewind of files cannot be undone later");
         }
     }
 
@@ -440,7 +440,7 @@ pub(crate) async fn finish_all_interrupted(host: Host) {
                 }
             }
         }
-        Ok(Err(error)) => tracing::warn!(%error, "interrupted rewinds cannot be looked for"),
+        Ok(Err(error)) => tracing::warn!(%error, "cannot look for interrupted rewinds"),
         Err(_) => {}
     }
 }

@@ -196,7 +196,7 @@ impl Worktree {
         let (base, session) = (base.to_owned(), session.to_owned());
         let made = tokio::task::spawn_blocking(move || Self::create(&place, &directory, &base, &session));
         let made = made.await.map_err(|error| HostError::Invalid(error.to_string()))?;
-        made.map_err(|error| HostError::Invalid(format!("cannot create the work tree: {error}")))
+        made.map_err(|error| HostError::Invalid(format!("cannot create the worktree: {error}")))
     }
 
     /// The event that says it.
@@ -213,7 +213,7 @@ impl Worktree {
     pub(crate) fn remove_later(self) {
         tokio::task::spawn_blocking(move || {
             if let Err(error) = self.remove() {
-                tracing::warn!(path = %self.path.display(), %error, "a worktree stays");
+                tracing::warn!(path = %self.path.display(), %error, "cannot remove a worktree");
             }
         });
     }
@@ -224,7 +224,7 @@ impl Worktree {
         let path = self.path.to_string_lossy();
         git(&self.repository, &["worktree", "remove", &path])?;
         if let Err(error) = git(&self.repository, &["branch", "--quiet", "-d", &self.branch]) {
-            tracing::info!(branch = self.branch, %error, "a branch stays");
+            tracing::info!(branch = self.branch, %error, "cannot remove a branch");
         }
         Ok(())
     }

@@ -285,7 +285,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
             format!("The session's log cannot be written: {error}"),
         ),
         Some(Err(_)) => {
-            tracing::error!(session = %child.id, agent = %task.id, "a sub-agent broke down");
+            tracing::error!(session = %child.id, agent = %task.id, "a sub-agent crashed");
             (
                 TaskStatus::Failed,
                 "Internal error: the sub-agent crashed. Please report this.".to_owned(),

@@ -99,7 +99,7 @@ pub(crate) enum TurnRefusal {
     NoTurn,
     #[error("a turn needs an id of its own")]
     TurnId,
-    #[error("startedAt is not a time as RFC 3339 writes it")]
+    #[error("startedAt is not an RFC 3339 time")]
     StartedAt,
     #[error("only the last turn can be resumed, and only if its error says so")]
     NotResumable,

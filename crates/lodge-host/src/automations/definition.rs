@@ -120,7 +120,7 @@ pub enum Misfire {
 pub enum StopRule {
     /// So many scheduled runs.
     AfterRuns(i64),
-    /// A time, as RFC 3339 writes it.
+    /// An RFC 3339 time.
     At(String),
 }
 
@@ -135,7 +135,7 @@ impl Definition {
         for schedule in &self.schedules {
             let id = &schedule.id;
             if id.trim().is_empty() || id.len() > NAME_BYTES || !ids.insert(id) {
-                return invalid(format!("every trigger has an id of its own, and {id:?} is none"));
+                return invalid(format!("every trigger needs a unique id, and {id:?} is not"));
             }
             schedule.check()?;
         }
@@ -145,7 +145,7 @@ impl Definition {
                 .iter()
                 .any(|other| std::mem::discriminant(other) == kind)
             {
-                return invalid("a kind of disable condition is there at most once".to_owned());
+                return invalid("each kind of disable condition can be used only once".to_owned());
             }
             rule.check()?;
         }
@@ -194,9 +194,9 @@ impl Schedule {
 impl StopRule {
     fn check(&self) -> Result<(), AutomationError> {
         let reason = match self {
-            Self::AfterRuns(most) if *most < 1 => "an automation is disabled after one run at least".to_owned(),
+            Self::AfterRuns(most) if *most < 1 => "an automation can be disabled after at least one run".to_owned(),
             Self::At(time) if time.parse::<Timestamp>().is_err() => {
-                format!("{time:?} is not a time as RFC 3339 writes it")
+                format!("{time:?} is not an RFC 3339 time")
             }
             _ => return Ok(()),
         };

@@ -285,7 +285,10 @@ impl Automations {
         let others = known.iter().filter(|known| known.id != new.id);
         let (number, bytes) = others.fold((1, size(new)), |(number, bytes), one| (number + 1, bytes + size(one)));
         if number > MOST || bytes > BYTES {
-            let reason = format!("there is room for {MOST} automations of {} MiB together", BYTES >> 20);
+            let reason = format!(
+                "a host keeps at most {MOST} automations, with at most {} MiB together",
+                BYTES >> 20
+            );
             return Err(AutomationError::Invalid(reason));
         }
         Ok(())

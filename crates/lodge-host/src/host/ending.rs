@@ -58,7 +58,7 @@ impl Host {
         if let Some(Ok(dir)) = dir
             && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
         {
-            tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
+            tracing::warn!(session = id, %error, "cannot remove the journal of an interrupted rewind");
         }
         self.0.automations.session_removed(id);
         self.0.schedules.removed(id);
@@ -139,7 +139,7 @@ impl Host {
         let registers = self.0.registers.clone();
         let synced = tokio::task::spawn_blocking(move || registers.sync()).await;
         if let Ok(Err(error)) = synced {
-            tracing::warn!(%error, "the host's registers are not on the disk");
+            tracing::warn!(%error, "cannot sync the host's registers to the disk");
         }
     }
 }

@@ -130,7 +130,7 @@ fn lines(path: &Path, bring_in: impl Fn(&str, Value) -> Result<(), MigrateError>
         let mut failed = Vec::new();
         for (key, record) in last_lines(text) {
             if let Err(error) = bring_in(&key, record.clone()) {
-                tracing::error!(key, "a record of {} cannot be brought in: {error}", path.display());
+                tracing::error!(key, "a record of {} cannot be migrated: {error}", path.display());
                 let line = Line {
                     key,
                     record: Some(record),

@@ -198,10 +198,10 @@ impl SessionSchedules {
             Ok(None) => {
                 self.next.lock().remove(id);
                 if let Err(error) = self.index.remove(id) {
-                    tracing::warn!(session = id, %error, "that a session has no schedules cannot be noted");
+                    tracing::warn!(session = id, %error, "cannot record that a session has no schedules");
                 }
             }
-            Err(error) => tracing::warn!(session = id, %error, "the schedules of a session are not looked at"),
+            Err(error) => tracing::warn!(session = id, %error, "cannot read the schedules of a session"),
         }
     }
 

@@ -192,13 +192,10 @@ async fn what_can_be_no_automation_is_refused_with_a_reason() {
         (scheduled("61 * * * *", "UTC"), "minute"),
         (scheduled("@daily", "UTC"), "five fields"),
         (scheduled("* * * * *", "Middle/Earth"), "Middle/Earth"),
-        (
-            json!({ "triggers": [schedule("", "* * * * *", "UTC")] }),
-            "id of its own",
-        ),
+        (json!({ "triggers": [schedule("", "* * * * *", "UTC")] }), "unique id"),
         (
             json!({ "triggers": [schedule("t", "* * * * *", "UTC"), schedule("t", "1 * * * *", "UTC")] }),
-            "id of its own",
+            "unique id",
         ),
         (
             json!({ "triggers": [{ "kind": "event", "id": "t", "type": "rain", "title": "Rain", "events": [] }] }),
@@ -211,7 +208,7 @@ async fn what_can_be_no_automation_is_refused_with_a_reason() {
         ),
         (
             conditions(json!([{ "kind": "afterRuns", "max": 0 }])),
-            "one run at least",
+            "at least one run",
         ),
         (
             conditions(json!([{ "kind": "afterRuns", "max": 1.5 }])),
@@ -220,7 +217,7 @@ async fn what_can_be_no_automation_is_refused_with_a_reason() {
         (conditions(json!([{ "kind": "afterDate", "date": "soon" }])), "soon"),
         (
             conditions(json!([{ "kind": "afterRuns", "max": 1 }, { "kind": "afterRuns", "max": 2 }])),
-            "at most once",
+            "only once",
         ),
         (conditions(json!([{ "kind": "afterLunch" }])), "afterLunch"),
     ] {
