@@ -11,14 +11,14 @@ fn main() {
     pack_relocations();
 }
 
-/// Tells `--version` the commit. Debug builds go without, so that a commit does not build the program again.
+/// Makes `--version` name the commit. Debug builds leave it out, so that a commit does not rebuild the program.
 fn name_commit() {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    // A copy of the sources may lie in a repository of somebody else's.
+    // The sources may be a copy inside somebody else's repository.
     let ours = || git(&["rev-parse", "--show-prefix"]).is_some_and(|prefix| prefix == "crates/lodge/");
     if env::var("PROFILE").is_ok_and(|profile| profile == "debug") || !ours() {
         return;
@@ -35,14 +35,16 @@ fn name_commit() {
     }
 }
 
-/// Packs the program's relative relocations where the C library can read them so. There are tens of thousands, most of them
-/// in tables of functions; packed they take some kilobytes of memory at every start instead of a megabyte and a half.
+/// Packs the program's relative relocations if the C library can read them packed. There are tens of thousands, most of
+/// them in tables of functions. Packed, they take some kilobytes of memory at every start instead of a megabyte and a
+/// half.
 fn pack_relocations() {
     println!("cargo::rerun-if-env-changed=LODGE_PORTABLE");
     let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
     let native = env::var("HOST").ok() == env::var("TARGET").ok();
     let gnu = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
-    // A program is built here for machines like this one: an older library refuses to start it. What is shipped goes elsewhere.
+    // A program built here runs on machines like this one: an older library refuses to start it. Shipped programs are
+    // built elsewhere.
     let portable = env::var_os("LODGE_PORTABLE").is_some();
     if !portable && native && gnu && library_version().is_some_and(|version| version >= READS_PACKED) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");

@@ -20,10 +20,10 @@ use crate::{cli::AutomationsCommand, serve::print_line};
 use lodge_terminal::plain;
 
 const ALL: &str = "ahp-automations://";
-/// What an automation's address begins with.
+/// Prefix of an automation's address.
 const SCHEME: &str = "ahp-automation:/";
 
-/// Lists, runs, removes.
+/// Lists, runs and removes automations.
 pub(crate) async fn automations(home: &Path, command: Option<&AutomationsCommand>) -> Result<ExitCode> {
     let me = format!("lodge-automations-{}", Uuid::new_v4());
     let (mut link, hello) = Link::connect(&Place::of_home(home), &me).await?;
@@ -66,7 +66,7 @@ fn list(entries: &[AutomationEntry]) {
     }
 }
 
-/// Starts a run, and says where it takes place or why it does not.
+/// Starts a run, and says where it runs or why it does not.
 async fn run(link: &mut Link, automation: &str) -> Result<()> {
     let params = RunAutomationParams {
         channel: ALL.to_owned(),
@@ -101,7 +101,7 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether it is known what became of a run: it has a session, or it will not have one.
+/// Whether a run has started in a session, or is over without one.
 fn is_known(run: &AutomationRunState) -> bool {
     use AutomationRunLifecycle as Now;
     run.primary_session.is_some() || !matches!(run.lifecycle, Now::Pending(_) | Now::Running(_))
@@ -142,7 +142,7 @@ async fn subscribe(link: &Link, channel: &str) -> Result<SnapshotState> {
     Ok(snapshot.state)
 }
 
-/// The one that is meant: by its id, or by how the id begins where no other does.
+/// Finds an automation by its id, or by a unique beginning of it.
 fn find<'a>(entries: &'a [AutomationEntry], id: &str) -> Result<&'a AutomationEntry> {
     let is = |entry: &&AutomationEntry| entry.resource == id || id_of(&entry.resource) == id;
     if let Some(found) = entries.iter().find(is) {

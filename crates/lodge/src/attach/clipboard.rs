@@ -7,26 +7,26 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// Asks the terminal to do so, which also works from another machine, and a program of this machine where there is one: not every
-/// terminal does what it is asked.
+/// Copies through the terminal, which also works from another machine, and through a program of this machine if there
+/// is one: not every terminal obeys.
 pub(super) fn copy(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text))?;
     out.flush()?;
     let variable = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let (programs, text) = (programs(variable), text.to_owned());
-    // Some stay until something else is copied.
+    // Some of these programs run until something else is copied.
     std::thread::spawn(move || programs.iter().any(|program| hand_over(program, &text)));
     Ok(())
 }
 
-/// The programs that may do it here, the likeliest first.
+/// The available programs, the most likely first.
 fn programs(has: impl Fn(&str) -> bool) -> Vec<&'static [&'static str]> {
     let mut programs: Vec<&[&str]> = Vec::new();
     if has("TMUX") {
         programs.push(&["tmux", "load-buffer", "-w", "-"]);
     }
-    // Who comes from another machine has their clipboard there.
+    // A person who comes from another machine has the clipboard there.
     if has("SSH_CONNECTION") {
         return programs;
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 use lodge_terminal::plain;
 
-/// Lets a new device in.
+/// Pairs a new device.
 pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {
     #[derive(Deserialize)]
     struct Ticket {
@@ -59,7 +59,7 @@ pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists devices, revokes them.
+/// Lists or revokes devices.
 pub(crate) async fn devices(home: &Path, command: Option<&DevicesCommand>) -> Result<ExitCode> {
     #[derive(Deserialize)]
     struct List {
@@ -107,7 +107,7 @@ async fn ask<T: DeserializeOwned>(link: &Link, method: &str, params: Value) -> R
     answer.map_err(|error: ClientError| anyhow!("{}", reason(&error)))
 }
 
-/// The address of the page of a host that listens there.
+/// The address of the page, for a host that listens on this address.
 fn page_of(address: &str) -> Result<String> {
     let (scheme, rest) = match address.split_once("://") {
         Some(("ws" | "http", rest)) => ("http", rest),
@@ -118,7 +118,7 @@ fn page_of(address: &str) -> Result<String> {
         _ => bail!("{address:?} is not the address of a host; it begins with http:// or https://."),
     };
     let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // Everywhere is no place to go to.
+    // A wildcard address is not a destination.
     let place = match place.parse::<SocketAddr>() {
         Ok(bound) if bound.ip().is_unspecified() => {
             let own = crate::remote::own_address()
@@ -136,7 +136,7 @@ fn is_loopback(page: &str) -> bool {
     bound.map_or(place.starts_with("localhost"), |bound| bound.ip().is_loopback())
 }
 
-/// The link as a code for cameras: dark on light, whatever the colours of the terminal are.
+/// The link as a QR code: dark on light, in any colours of the terminal.
 fn code(url: &str, coloured: bool) -> Result<String> {
     let code = QrCode::new(url).context("The link is too long for a QR code")?;
     let mut drawn = code.render::<Dense1x2>();
@@ -145,11 +145,11 @@ fn code(url: &str, coloured: bool) -> Result<String> {
         let lines = lines.lines().map(|line| format!("\x1b[38;5;16;48;5;231m{line}\x1b[0m"));
         return Ok(lines.collect::<Vec<_>>().join("\n"));
     }
-    // Most terminals are light on dark.
+    // Most terminals show light text on a dark background.
     Ok(drawn.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build())
 }
 
-/// What `--role` takes.
+/// Parses `--role`.
 pub(crate) fn parse_role(text: &str) -> Result<Role, String> {
     text.parse()
 }

@@ -1,48 +1,48 @@
 //! A line editor for the terminal: insertion, movement, deletion, history and completion.
 
-/// Lines that are remembered.
+/// Length of the history.
 const REMEMBERED: usize = 500;
 /// The longest line, in characters.
 const LONGEST: usize = 1 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// The line looks different.
+    /// The line or the cursor changed.
     Edited,
-    /// The line is done.
+    /// The line is complete.
     Line(String),
-    /// Somebody wants it completed.
+    /// Tab was pressed.
     Complete,
-    /// There will be no more.
+    /// The input has ended.
     End,
 }
 
-/// The line.
+/// A line editor.
 #[derive(Default)]
 pub(super) struct Editor {
     text: Vec<char>,
-    /// Where the cursor is.
+    /// The cursor's position.
     at: usize,
-    /// Lines before this one that belong to it.
+    /// Earlier lines that this one continues.
     begun: String,
-    /// Whether what comes is pasted: its line ends are part of it.
+    /// Whether the input is being pasted: then line ends belong to it.
     pasting: bool,
     before: Vec<String>,
-    /// The remembered line that is shown, and what was typed when it was fetched.
+    /// The position in the history, and the typed text that it replaced.
     fetched: Option<(usize, Vec<char>)>,
-    /// What came from the terminal, and how much of it was looked at. The rest may be less than a whole key.
+    /// Input from the terminal, and how much of it was parsed. The rest may be part of a key.
     bytes: Vec<u8>,
     looked_at: usize,
 }
 
 impl Editor {
-    /// Takes what came from the terminal.
+    /// Adds input from the terminal.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.looked_at));
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What the next key did. One at a time, so that the line can be shown as each left it.
+    /// Handles one key. Called once per key, so that the line can be shown after each.
     pub(super) fn next(&mut self) -> Option<Key> {
         while let Some((length, key)) = next(&self.bytes[self.looked_at..]) {
             self.looked_at += length;
@@ -57,12 +57,12 @@ impl Editor {
         None
     }
 
-    /// A piece of what is pasted. It is shown when all of it is there.
+    /// Adds pasted text. It is shown when the paste is complete.
     fn paste(&mut self, key: Press) -> Option<Key> {
         let letter = match key {
             Press::PasteEnds => {
                 self.pasting = false;
-                // `\r\n` is one line end, as either alone is.
+                // `\r\n` is one line end, like either alone.
                 let lines = self.before_cursor().replace("\r\n", "\n").replace('\r', "\n");
                 self.replace(0, &lines);
                 return Some(Key::Edited);
@@ -116,7 +116,7 @@ impl Editor {
         self.at = from;
     }
 
-    /// A `\` at the end goes on in the next line.
+    /// A `\` at the end continues the message on the next line.
     fn enter(&mut self) -> Option<Key> {
         let mut line: String = std::mem::take(&mut self.text).into_iter().collect();
         (self.at, self.fetched) = (0, None);
@@ -135,7 +135,7 @@ impl Editor {
         Some(Key::Line(line))
     }
 
-    /// Shows an earlier line, or a later one, or at last what was typed.
+    /// Moves through the history, and back to the typed text.
     fn fetch(&mut self, step: isize) {
         let (now, typed) = match self.fetched.take() {
             Some((at, typed)) => (at, typed),
@@ -150,17 +150,17 @@ impl Editor {
         self.at = self.text.len();
     }
 
-    /// What stands before the cursor.
+    /// The text before the cursor.
     pub(super) fn before_cursor(&self) -> String {
         self.text[..self.at].iter().collect()
     }
 
-    /// Whether nothing is typed.
+    /// Whether the line is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Forgets what is typed.
+    /// Clears the line.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.begun.clear();
@@ -168,7 +168,7 @@ impl Editor {
         (self.at, self.fetched) = (0, None);
     }
 
-    /// Puts something in the place of what stands before the cursor, from a character on.
+    /// Replaces the text before the cursor, from a character on.
     pub(super) fn replace(&mut self, from: usize, with: &str) {
         let from = from.min(self.at);
         let with: Vec<char> = with.chars().collect();
@@ -177,10 +177,10 @@ impl Editor {
         self.at = end;
     }
 
-    /// The part of the line that fits into some columns, and how many of them are behind the cursor.
+    /// The part of the line that fits into these columns, and the number of columns after the cursor.
     pub(super) fn shown(&self, columns: usize) -> (String, usize) {
         let wide = |c: &char| width(*c);
-        // From as far before the cursor as fits.
+        // Starts as far before the cursor as fits.
         let (mut from, mut used) = (self.at, 0);
         while from > 0 && used + wide(&self.text[from - 1]) <= columns {
             from -= 1;
@@ -191,13 +191,13 @@ impl Editor {
             behind += wide(&self.text[to]);
             to += 1;
         }
-        // Line ends of what was pasted are shown as signs.
+        // Line ends in pasted text are shown as symbols.
         let shown = |c: &char| if *c == '\n' { '⏎' } else { *c };
         (self.text[from..to].iter().map(shown).collect(), behind)
     }
 }
 
-/// How many columns a letter takes, near enough.
+/// Approximate width of a character, in columns.
 fn width(c: char) -> usize {
     match u32::from(c) {
         0x300..=0x36f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
@@ -228,7 +228,7 @@ enum Press {
     Nothing,
 }
 
-/// The first whole key, and how many bytes it has.
+/// The first complete key, and its length in bytes.
 fn next(bytes: &[u8]) -> Option<(usize, Press)> {
     let one = |press| Some((1, press));
     match *bytes.first()? {
@@ -308,11 +308,11 @@ mod tests {
         std::iter::from_fn(|| editor.next()).collect()
     }
 
-    /// Types something, and answers what the line is then, with the cursor in it.
+    /// Types keys and returns the line, with the cursor marked in it.
     fn typed(keys: &str) -> String {
         let mut editor = Editor::default();
         feed(&mut editor, b"first\rsecond one\r");
-        // One byte at a time, as slow connections bring them.
+        // One byte at a time, as over a slow connection.
         for byte in keys.as_bytes() {
             feed(&mut editor, &[*byte]);
         }

@@ -29,17 +29,17 @@ use super::{
 };
 use crate::remote::Forward;
 
-/// The shortest time between two frames, and the time between two pictures of what turns.
+/// Time between two frames, and between two frames of an animation.
 const FRAME: Duration = Duration::from_millis(16);
 const TURN: Duration = Duration::from_millis(100);
-/// How often a list of sessions on the screen is asked for again.
+/// How often a visible list of sessions is refreshed.
 const LIST: Duration = Duration::from_secs(2);
 
-/// What was asked for beside the conversation, and came.
+/// Answers to requests beside the conversation.
 enum Answer {
     Completed(u64, Vec<CompletionItem>),
     Listed(HostName, Result<Vec<SessionSummary>>),
-    /// A question, and what it is about: the files, what they were and what they will be.
+    /// A question, and both sides of the files that it is about.
     Read(String, Vec<(Uri, String, String)>),
     Image(String, Box<MessageAttachment>),
     Failed(String),
@@ -53,23 +53,23 @@ pub(super) struct Full {
     pub(super) history: History,
     /// Where new sessions work.
     pub(super) workplace: Workplace,
-    /// How many turns are asked for when a session is opened.
+    /// How many turns to request when a session is opened.
     pub(super) turns: usize,
     pub(super) others: Others,
-    /// The way to the host, where one had to be opened.
+    /// The forwarded connection to the host, if it needs one.
     pub(super) way: Option<Arc<Forward>>,
-    /// Whether the mouse scrolls and copies here, rather than being the terminal's.
+    /// Whether Lodge handles the mouse instead of the terminal.
     pub(super) mouse: bool,
 }
 
-/// The parts that come and go with the terminal.
+/// State that exists only while the terminal is in use.
 struct Screen {
     hardware: Hardware,
     keys: EventStream,
     painter: Painter,
     size: (u16, u16),
     title: String,
-    /// Whether somebody looks, where the terminal tells.
+    /// Whether the terminal has the focus, if it reports that.
     looked_at: Option<bool>,
 }
 
@@ -97,9 +97,9 @@ impl Screen {
             .frame(&mut io::stdout().lock(), self.size, |buffer| app.draw(buffer))
     }
 
-    /// Lends the terminal to something else. Keys are not read meanwhile.
+    /// Lends the terminal to another program. Meanwhile, keys are not read.
     fn lend<T>(&mut self, what: impl FnOnce() -> T) -> io::Result<T> {
-        // Dropped first: it would take the keys of whoever has the terminal.
+        // Dropped first: it would steal keys from the other program.
         self.keys = EventStream::new();
         let done = self.hardware.lend(what)?;
         self.keys = EventStream::new();
@@ -110,7 +110,7 @@ impl Screen {
 }
 
 impl Full {
-    /// Goes on until the person leaves, or the terminal does.
+    /// Runs until the person leaves or the terminal closes.
     pub(super) async fn run(&mut self, first: Option<String>) -> Result<ExitCode> {
         let mut screen = Screen::take(self.mouse)?;
         self.app.resize(screen.size.0, screen.size.1);
@@ -171,13 +171,13 @@ impl Full {
                     Answer::Image(label, image) => self.app.attached(&label, *image),
                     Answer::Failed(why) => self.app.complain(&why),
                 },
-                // Until the next frame, what comes waits for it: the pieces of an answer are many, and are taken together.
+                // Updates wait for the next frame, so that the many pieces of an answer are applied together.
                 news = self.wire.next(), if !due => self.news(news?).await?,
             }
         }
     }
 
-    /// Does all that the app wants now. A code when the conversation is over.
+    /// Carries out all pending effects. Returns an exit code when the conversation is over.
     async fn settle(
         &mut self,
         screen: &mut Screen,
@@ -232,7 +232,7 @@ impl Full {
         }
     }
 
-    /// Takes what came since the last frame, for no longer than until the next one.
+    /// Applies updates since the last frame, but not beyond the next one.
     fn catch_up(&mut self) {
         let began = Instant::now();
         while let Some(inbound) = self.wire.link().and_then(Link::ready) {
@@ -265,7 +265,8 @@ impl Full {
         };
         let mirror = &self.app.mirror;
         if missing.contains(&mirror.session.uri) || missing.contains(&mirror.chat.uri) {
-            // The host had no time to keep it, or somebody deleted it: it is made again, if nobody else did so.
+            // The host had no time to keep it, or somebody deleted it. It is created again, unless another client
+            // already did so.
             let (uri, root) = (mirror.session.uri.clone(), mirror.root.clone());
             pick::create_as(&link.client, &uri, &self.workplace).await?;
             let mirror = pick::open(&link.client, root, &uri, self.turns).await?;
@@ -276,7 +277,7 @@ impl Full {
         Ok(())
     }
 
-    /// Does what the app wants. A code when the conversation is over.
+    /// Carries out one effect. Returns an exit code when the conversation is over.
     async fn perform(
         &mut self,
         effect: Effect,
@@ -331,7 +332,7 @@ impl Full {
         Ok(None)
     }
 
-    /// Lets `lodge setup` have the terminal, and brings the host back that it stopped.
+    /// Runs `lodge setup` in the terminal, and starts the host again if that stopped it.
     async fn login(&mut self, screen: &mut Screen) -> Result<()> {
         let Some(home) = self.place.own_home() else {
             self.app
@@ -354,7 +355,7 @@ impl Full {
 
     async fn dispatch(&mut self, channel: Uri, action: ahp::ahp_types::StateAction, sent: Sent) {
         let Some(link) = self.wire.link() else { return };
-        // When it fails the connection is lost, which is news of its own.
+        // If it fails, the connection is lost, which is reported separately.
         if let Ok(handle) = link.client.dispatch(channel, action).await {
             self.app.dispatched(handle.client_seq, sent);
         }
@@ -378,7 +379,7 @@ impl Full {
         });
     }
 
-    /// Reads both sides of changes. What cannot be read is shown as the call says it.
+    /// Fetches both sides of changes. A side that cannot be read is shown as in the call.
     fn read(&mut self, question: String, edits: Vec<FileEdit>, answers: &mpsc::UnboundedSender<Answer>) {
         let Some(link) = self.wire.link() else { return };
         let (client, answers) = (link.client.clone(), answers.clone());
@@ -408,7 +409,7 @@ impl Full {
         }
     }
 
-    /// Shows a session of another host. The conversation stays where it is if that cannot be reached.
+    /// Shows a session of another host. If that cannot be reached, the conversation stays.
     async fn go_to(&mut self, host: HostName, session: &str) {
         self.app.tell("Connecting …");
         let moved = async {
@@ -439,7 +440,7 @@ impl Full {
         };
         let Some(link) = self.wire.link() else { return };
         let (client, answers) = (link.client.clone(), answers.clone());
-        // The turns come as an action of their own.
+        // The turns arrive as a separate action.
         tokio::spawn(async move {
             let fetched: Result<serde_json::Value, _> = client.request("fetchTurns", params).await;
             if let Err(error) = fetched {
@@ -460,7 +461,7 @@ impl Full {
         }
         match pick::open_chat(&link.client, chat, self.turns).await {
             Ok(opened) => {
-                // When it fails the connection is lost, and with it the subscription.
+                // If it fails, the connection is lost, and the subscription with it.
                 let _ = link.client.unsubscribe(left).await;
                 self.app.watched(opened);
             }
@@ -468,7 +469,7 @@ impl Full {
         }
     }
 
-    /// Shows another session, or a new one. What comes meanwhile waits, so that nothing is missed.
+    /// Shows another session, or a new one. Updates wait meanwhile, so nothing is missed.
     async fn open(&mut self, wanted: Option<Uri>) {
         let Some(link) = self.wire.link() else {
             return self.app.tell("The host is not reachable; try again when it is back.");
@@ -485,7 +486,7 @@ impl Full {
         match opened {
             Ok(mirror) => {
                 for channel in [&self.app.mirror.session.uri, &self.app.mirror.chat.uri] {
-                    // When it fails the connection is lost, and with it the subscription.
+                    // If it fails, the connection is lost, and the subscription with it.
                     let _ = link.client.unsubscribe(channel.clone()).await;
                 }
                 self.app.opened(mirror);
@@ -495,12 +496,12 @@ impl Full {
     }
 }
 
-/// Until the system wants the program to end.
+/// Waits until the system asks the program to end.
 async fn hung_up() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        // Ctrl-C is a key here. While an editor or `lodge setup` has the terminal, it is meant for that.
+        // Ctrl-C is a key here. While an editor or `lodge setup` uses the terminal, it is meant for that program.
         let _interrupts = signal(SignalKind::interrupt());
         let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
         else {
@@ -515,7 +516,7 @@ async fn hung_up() {
     std::future::pending().await
 }
 
-/// Stops the program, and those that were started with it, until the shell brings them back.
+/// Suspends the program and its children until the shell resumes them.
 fn suspend() {
     #[cfg(unix)]
     if let Err(error) = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP) {
@@ -523,7 +524,7 @@ fn suspend() {
     }
 }
 
-/// Lets the person change a text in an editor of their own.
+/// Lets the person edit a text in their own editor.
 fn edit(text: &str) -> Result<String> {
     let editor = ["VISUAL", "EDITOR"]
         .iter()
@@ -531,7 +532,7 @@ fn edit(text: &str) -> Result<String> {
         .unwrap_or_else(|| "vi".to_owned());
     let path: PathBuf = std::env::temp_dir().join(format!("lodge-message-{}.md", uuid::Uuid::new_v4()));
     lodge_files::replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
-    // Editors are named with arguments, so a shell reads the name.
+    // Editors may be named with arguments, so a shell parses the name.
     let status = std::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "sh"])
         .arg(&path)

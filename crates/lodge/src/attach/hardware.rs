@@ -16,26 +16,26 @@ use crossterm::{
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode},
 };
 
-/// Whether a whole screen can be drawn: somebody sits there, and the terminal is none of the dumb ones.
+/// Whether the whole screen can be used: it is a terminal, and not a dumb one.
 pub(super) fn can_draw() -> bool {
     use std::io::IsTerminal;
     let able = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
     able && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The wheel, buttons and being dragged with a button down, told in the form that has no limit to columns.
+/// Reports of the wheel, of buttons, and of dragging, in the format without a limit to columns.
 const MOUSE: (&str, &str) = ("\x1b[?1000h\x1b[?1002h\x1b[?1006h", "\x1b[?1006l\x1b[?1002l\x1b[?1000l");
 
-/// A terminal that is taken over.
+/// The terminal while the conversation uses it.
 pub(super) struct Hardware {
-    /// Whether the mouse is ours too.
+    /// Whether mouse reports are on.
     mouse: bool,
 }
 
 impl Hardware {
     pub(super) fn take(mouse: bool) -> io::Result<Self> {
         static HOOK: Once = Once::new();
-        // What a panic says is read by nobody on a screen that goes away.
+        // On a screen that disappears, nobody could read a panic's message.
         HOOK.call_once(|| {
             let print = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -50,14 +50,14 @@ impl Hardware {
             EnterAlternateScreen,
             EnableBracketedPaste,
             EnableFocusChange,
-            // Tells Shift-Enter from Enter, where the terminal can.
+            // Tells Shift-Enter from Enter, if the terminal can.
             PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES),
             Print(if mouse { MOUSE.0 } else { "" })
         )?;
         Ok(taken)
     }
 
-    /// Gives the terminal back while something else uses it.
+    /// Restores the terminal while another program uses it.
     pub(super) fn lend<T>(&self, what: impl FnOnce() -> T) -> io::Result<T> {
         give_back();
         let done = what();
@@ -87,7 +87,7 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// Calls somebody who looks elsewhere: a bell, and the two ways in which terminals show notifications.
+/// Notifies a person who looks elsewhere: a bell, and both common sequences for notifications.
 pub(super) fn notify(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
     write!(out, "\x07\x1b]9;{text}\x07\x1b]777;notify;Lodge;{text}\x07")?;

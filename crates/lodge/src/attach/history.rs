@@ -8,14 +8,14 @@ use std::{
 
 use lodge_files::replace;
 
-/// So many are kept.
+/// Number of lines kept.
 const KEPT: usize = 1000;
 
-/// The file, one JSON string a line.
+/// The file, with one JSON string per line.
 pub(super) struct History(PathBuf);
 
 impl History {
-    /// Opens it, with what it holds.
+    /// Opens it, and returns its lines.
     pub(super) fn open(home: &Path) -> (Self, Vec<String>) {
         let path = home.join("typed.jsonl");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -26,7 +26,7 @@ impl History {
         let surplus = lines.len().saturating_sub(KEPT);
         if surplus > KEPT {
             let rest: String = lines[surplus..].iter().map(|line| line_of(line)).collect();
-            // Should it fail, the file is only longer than it need be.
+            // If it fails, the file is only longer than necessary.
             let _ = replace(&path, rest.as_bytes());
         }
         (Self(path), lines[surplus..].to_vec())

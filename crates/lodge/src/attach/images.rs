@@ -9,7 +9,7 @@ use ahp::ahp_types::state::{MessageAttachment, MessageEmbeddedResourceAttachment
 use anyhow::{Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// The largest image that is attached.
+/// The largest image that can be attached.
 const LARGEST: u64 = 20 << 20;
 /// Programs that write the image on the clipboard to their standard output.
 const PROGRAMS: [&[&str]; 3] = [
@@ -18,7 +18,7 @@ const PROGRAMS: [&[&str]; 3] = [
     &["pngpaste", "-"],
 ];
 
-/// The image at a path, and what to call it.
+/// The image at a path, and its label.
 pub(super) fn at(path: &str) -> Result<(String, MessageAttachment)> {
     let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
@@ -39,7 +39,7 @@ pub(super) fn at(path: &str) -> Result<(String, MessageAttachment)> {
     Ok((name.clone(), attachment(name, content_type, &bytes)))
 }
 
-/// The image on the clipboard, where there is one and a program that reads it.
+/// The image on the clipboard, if there is one and a program to read it.
 pub(super) fn copied() -> Option<(String, MessageAttachment)> {
     let image = PROGRAMS.iter().find_map(|program| {
         let mut command = Command::new(program[0]);

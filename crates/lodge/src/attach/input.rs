@@ -10,11 +10,11 @@ use super::editor::{Editor, Key};
 pub(super) enum Input {
     /// Whole lines.
     Lines(mpsc::UnboundedReceiver<String>),
-    /// Keys, and the line that they make.
+    /// Keys, edited into lines.
     Keys(Box<Keys>),
 }
 
-/// Keys as they come.
+/// Keys as they are pressed.
 pub(super) struct Keys {
     bytes: mpsc::UnboundedReceiver<Vec<u8>>,
     pub(super) editor: Editor,
@@ -22,7 +22,7 @@ pub(super) struct Keys {
 }
 
 impl Input {
-    /// Standard input; `drawn` when the line can be drawn by us.
+    /// Opens standard input; `drawn` if the line editor draws the line.
     pub(super) fn open(drawn: bool) -> Self {
         match drawn.then(Raw::enter).transpose() {
             Ok(Some(raw)) => Self::Keys(Box::new(Keys {
@@ -34,7 +34,7 @@ impl Input {
         }
     }
 
-    /// What comes next. Nothing at the end. May be cancelled and called again.
+    /// The next input; `None` at the end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Key> {
         match self {
             Self::Lines(lines) => lines.recv().await.map(Key::Line),
@@ -48,7 +48,7 @@ impl Input {
         }
     }
 
-    /// The line that is being typed, where we draw it.
+    /// The line editor, if it draws the line.
     pub(super) fn editor(&mut self) -> Option<&mut Editor> {
         match self {
             Self::Lines(_) => None,
@@ -57,13 +57,13 @@ impl Input {
     }
 }
 
-/// How many columns the terminal has.
+/// Width of the terminal, in columns.
 pub(super) fn columns() -> usize {
     let size = tcgetwinsize(io::stdout());
     size.map_or(80, |size| usize::from(size.ws_col)).max(20)
 }
 
-/// A terminal that gives every key as it is pressed, until this is dropped. Ctrl-C stays what it is.
+/// A terminal in raw mode, until this is dropped. Ctrl-C still interrupts.
 struct Raw(Termios);
 
 impl Raw {
@@ -71,12 +71,12 @@ impl Raw {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
-        // Somebody who comes back from a shell would find the terminal as the shell left it.
+        // After a suspend, the terminal would be in the state that the shell left.
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
-        // Says where what is pasted begins and ends.
+        // Turns on bracketed paste.
         tell(b"\x1b[?2004h");
         Ok(Self(before))
     }
@@ -89,16 +89,16 @@ impl Drop for Raw {
     }
 }
 
-/// Sets the terminal to something. One that cannot do it takes no notice.
+/// Writes an escape sequence. A terminal that does not know it ignores it.
 fn tell(what: &[u8]) {
     let mut out = io::stdout();
     let _ = out.write_all(what).and_then(|()| out.flush());
 }
 
-/// Bytes of standard input, as they come. The channel ends when the input does.
+/// Bytes of standard input. The channel closes when the input ends.
 fn bytes() -> mpsc::UnboundedReceiver<Vec<u8>> {
     let (bytes, receiver) = mpsc::unbounded_channel();
-    // A thread of its own: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
+    // A separate thread: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
     std::thread::spawn(move || {
         let mut chunk = [0; 1024];
         loop {

@@ -28,32 +28,32 @@ use tokio_tungstenite::tungstenite;
 
 use super::place::{Address, Place};
 
-/// How long one try to reach the host may take.
+/// Time limit for one attempt to reach the host.
 const TRY: Duration = Duration::from_secs(10);
-/// The first and the longest pause between tries.
+/// First and longest pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// A connection on which nothing comes back for so long is taken for dead.
+/// A connection without any response for this long counts as dead.
 const PING: Duration = Duration::from_secs(20);
-/// A host that says no so often means it.
+/// After this many refusals in a row, the client gives up.
 const REFUSALS: u32 = 5;
-/// A host that cannot be started so often is left to people.
+/// After this many failed starts, the client stops trying to start the host.
 const REVIVALS: u32 = 3;
 
-/// What the host says without having been asked.
+/// Messages that the host sends unasked.
 pub(super) enum Inbound {
     Action(Box<ActionEnvelope>),
     SessionRemoved(Uri),
 }
 
-/// Hands what the host says to us before the client sees it. The client's own streams drop messages when a reader is
-/// slow, and a mirror that misses one is wrong for ever.
+/// Passes the host's messages to us before the client library sees them. The library's own streams drop messages when a
+/// reader is slow, and a mirror that misses one stays wrong.
 struct Tap<T> {
     inner: T,
     out: mpsc::UnboundedSender<Inbound>,
 }
 
 impl<T: Transport> Transport for Tap<T> {
-    /// A connection that is lost is not an error to complain about: what is received ends, and that is what is told.
+    /// A lost connection is not an error to report: the stream of messages ends, and that is reported.
     async fn send(&mut self, message: TransportMessage) -> Result<(), TransportError> {
         if let Err(error) = self.inner.send(message).await {
             tracing::debug!(%error, "the connection is lost");
@@ -91,17 +91,17 @@ impl<T: Transport> Transport for Tap<T> {
     }
 }
 
-/// What a message of the host is.
+/// The kinds of messages from the host.
 enum Read {
     Inbound(Inbound),
-    /// Something for the client, which asked for it.
+    /// A response, for the client library.
     Answer,
-    /// A notification that is of no use here.
+    /// A notification that we do not use.
     Other,
 }
 
-/// The outside of a message. What is inside is read once it is known what it is: an answer comes in many small pieces, each of which is
-/// such a message.
+/// The envelope of a message. Its content is parsed only once its kind is known: an answer consists of many small
+/// messages.
 #[derive(Deserialize)]
 struct Outside<'a> {
     #[serde(borrow)]
@@ -127,7 +127,7 @@ fn read(text: &str) -> serde_json::Result<Read> {
     })
 }
 
-/// A WebSocket over a socket of this machine.
+/// A WebSocket over a local socket.
 #[cfg(unix)]
 struct UnixTransport(tokio_tungstenite::WebSocketStream<tokio::net::UnixStream>);
 
@@ -188,13 +188,13 @@ impl Drop for Link {
     }
 }
 
-/// The host answers and refuses the connection.
+/// The host answers, but refuses the connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(String);
 
 impl Link {
-    /// Reaches the host. Nothing is said yet.
+    /// Connects to the host, without sending anything.
     async fn open(place: &Place) -> Result<Self> {
         let (out, inbound) = mpsc::unbounded_channel();
         let client = match place.find()? {
@@ -242,7 +242,7 @@ impl Link {
         })
     }
 
-    /// Reaches the host and says hello.
+    /// Connects to the host and initializes the connection.
     pub(super) async fn connect(place: &Place, me: &str) -> Result<(Self, InitializeResult)> {
         let link = timeout(TRY, Self::open(place))
             .await
@@ -270,12 +270,12 @@ impl Link {
         hello.map_err(|error| anyhow::anyhow!("The host refused the connection: {}", reason(&error)))
     }
 
-    /// What the host says next; `None` when the connection is lost.
+    /// The host's next message; `None` when the connection is lost.
     pub(super) async fn next(&mut self) -> Option<Inbound> {
         self.inbound.recv().await
     }
 
-    /// What it said already.
+    /// A message that has already arrived.
     pub(super) fn ready(&mut self) -> Option<Inbound> {
         self.inbound.try_recv().ok()
     }
@@ -306,7 +306,7 @@ fn explain(error: tungstenite::Error, host: &str, with_token: bool) -> anyhow::E
     }
 }
 
-/// What went wrong with a request, in words.
+/// An error of a request, as text.
 pub(super) fn reason(error: &ClientError) -> String {
     match error {
         ClientError::Rpc(error) => error.message.clone(),
@@ -314,7 +314,7 @@ pub(super) fn reason(error: &ClientError) -> String {
     }
 }
 
-/// What we had when the connection was lost.
+/// State at the time when the connection was lost.
 #[derive(Clone)]
 pub(super) struct Leftover {
     pub(super) me: String,
@@ -322,15 +322,15 @@ pub(super) struct Leftover {
     pub(super) subscriptions: Vec<Uri>,
 }
 
-/// What the host gives a client that comes back.
+/// The host's response to a client that reconnects.
 pub(super) enum Missed {
-    /// What was said meanwhile, and which channels are no more.
+    /// The missed actions, and channels that no longer exist.
     Actions(Vec<ActionEnvelope>, Vec<Uri>),
-    /// Everything that is still there, anew.
+    /// Snapshots of everything that still exists.
     Snapshots(Vec<Snapshot>),
 }
 
-/// A connection that is there, or is looked for.
+/// A connection, or the search for one.
 pub(super) enum Wire {
     Up(Link),
     Away(Search),
@@ -339,21 +339,21 @@ pub(super) enum Wire {
 /// A search for the host.
 pub(super) struct Search {
     looking: JoinHandle<Result<(Link, Missed)>>,
-    /// Why the host cannot be started again.
+    /// Why the host cannot be restarted.
     trouble: mpsc::UnboundedReceiver<String>,
 }
 
-/// What comes over the wire.
+/// News from the connection.
 pub(super) enum News {
     Said(Inbound),
     Lost,
-    /// Why the host cannot be started again; it is still looked for.
+    /// The host cannot be restarted, for this reason; the search continues.
     Trouble(String),
     Back(Link, Missed),
 }
 
 impl Wire {
-    /// Looks for the host until it is back; gives up after a while if told so.
+    /// Searches for the host until it is back, or until patience runs out, if it is limited.
     pub(super) fn look(place: &Place, left: Leftover, patience: Option<Duration>) -> Self {
         let (told, trouble) = mpsc::unbounded_channel();
         Self::Away(Search {
@@ -362,7 +362,7 @@ impl Wire {
         })
     }
 
-    /// What comes next. An error means that there is no point in going on.
+    /// The next news. An error means that continuing is pointless.
     pub(super) async fn next(&mut self) -> Result<News> {
         match self {
             Self::Up(link) => Ok(link.next().await.map_or(News::Lost, News::Said)),
@@ -403,7 +403,7 @@ async fn look(
     let mut pause = PAUSE.0;
     let (mut refusals, mut revivals) = (0, 0);
     loop {
-        // The note is read anew each time: a host that was restarted may listen elsewhere.
+        // The note is read each time: a restarted host may listen elsewhere.
         let error = match timeout(TRY, come_back(&place, &left)).await {
             Ok(Ok(back)) => return Ok(back),
             Ok(Err(error)) => error,
@@ -433,7 +433,7 @@ async fn come_back(place: &Place, left: &Leftover) -> Result<(Link, Missed)> {
     let missed = match link.client.reconnect(left.me.clone(), seen, subscriptions).await {
         Ok(ReconnectResult::Replay(replay)) => Missed::Actions(replay.actions, replay.missing),
         Ok(ReconnectResult::Snapshot(fresh)) => Missed::Snapshots(fresh.snapshots),
-        // It has forgotten us, or is another host on the same home.
+        // The host has forgotten us, or it is another host on the same home.
         Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::NOT_FOUND => {
             let hello = link.initialize(&left.me, left.subscriptions.clone()).await?;
             Missed::Snapshots(hello.snapshots)

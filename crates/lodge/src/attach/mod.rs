@@ -54,19 +54,19 @@ use crate::{
     serve::print_line,
 };
 
-/// Turns that are asked for when a session is opened on a whole screen; earlier ones come when they are scrolled to.
+/// Turns requested when a session is opened on the whole screen; earlier ones are loaded on scrolling.
 const TURNS: usize = 50;
 
-/// Runs it.
+/// Runs `lodge attach`.
 pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     match talk(home, args).await {
-        // Whoever read the output has left.
+        // The reader of the output is gone.
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         other => other,
     }
 }
 
-/// `lodge` alone: the conversation with the host of a home, which is started where there is none.
+/// Plain `lodge`: a conversation with the host of a home, which is started if none runs.
 pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<ExitCode> {
     let words = ["lodge", "attach"].map(str::to_owned).into_iter().chain(session);
     let Some(Command::Attach(args)) = Cli::try_parse_from(words)?.command else {
@@ -78,7 +78,7 @@ pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<Exi
     attach(home, args).await
 }
 
-/// `lodge status`: whether a host runs, and what its sessions do.
+/// `lodge status`: says whether a host runs, and what its sessions do.
 pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
     let Some(note) = crate::door::running(home)? else {
         print_line(&format!(
@@ -146,7 +146,7 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     talk.run(start.first).await
 }
 
-/// The conversation on a whole screen: the session that was named, or the last one of this directory.
+/// The conversation on the whole screen, with the named session or the last one of this directory.
 async fn on_whole_screen(
     home: &Path,
     args: AttachArgs,
@@ -196,7 +196,7 @@ async fn on_whole_screen(
     full.run(None).await
 }
 
-/// Where new sessions work. The directory is the host's own choice, unless it is on this machine.
+/// Where new sessions work. Unless the host is on this machine, it chooses the directory.
 fn workplace(place: &Place, args: &AttachArgs) -> Result<Workplace> {
     let is_here = place.is_here();
     let directory = match &args.cwd {
@@ -221,10 +221,10 @@ fn root_of(hello: InitializeResult) -> Result<RootState> {
     bail!("The host did not describe itself.")
 }
 
-/// Where the conversation begins.
+/// The start of the conversation.
 struct Start {
     session: Uri,
-    /// What was said already.
+    /// A first message, already typed.
     first: Option<String>,
 }
 
@@ -239,7 +239,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Nothing when the person leaves.
+    /// Returns `None` if the person leaves.
     async fn choose(&mut self, args: &AttachArgs) -> Result<Option<Start>> {
         if args.new {
             return self.new_session(None).await;

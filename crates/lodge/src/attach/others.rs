@@ -19,15 +19,15 @@ use crate::{
     remote::{self, Forward},
 };
 
-/// How long a host that did not answer is left alone.
+/// Pause before a host that did not answer is asked again.
 const PAUSE: Duration = Duration::from_secs(15);
-/// How long a host may take to list its sessions.
+/// Time limit for a host to list its sessions.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// All hosts but the one that is talked to.
+/// All hosts but the current one.
 pub(super) struct Others {
     home: PathBuf,
-    /// The host that is talked to.
+    /// The host that this conversation uses.
     pub(super) current: HostName,
     known: BTreeMap<HostName, Arc<Other>>,
 }
@@ -60,7 +60,7 @@ impl Others {
         }
     }
 
-    /// Those that are known now: by name, and the one of this machine while it runs.
+    /// The hosts known now: those with a name, and the one of this machine while it runs.
     pub(super) fn all(&mut self) -> Vec<Arc<Other>> {
         let names = remote::names(&self.home).unwrap_or_else(|error| {
             tracing::warn!("{}", crate::describe(&error));
@@ -83,7 +83,7 @@ impl Others {
         other.clone()
     }
 
-    /// How to get to a host, for a connection of one's own.
+    /// The way to a host, for a separate connection.
     pub(super) async fn way_to(&mut self, name: &HostName) -> Result<(Place, Option<Arc<Forward>>)> {
         let other = self.other(name.clone());
         let mut state = other.state.lock().await;
@@ -93,7 +93,7 @@ impl Others {
 }
 
 impl Other {
-    /// Its sessions. Nothing while it is being asked already, or did not answer a moment ago.
+    /// Its sessions. `None` while a request is running, or if it did not answer a moment ago.
     pub(super) async fn list(&self) -> Option<Result<Vec<SessionSummary>>> {
         let mut state = self.state.try_lock().ok()?;
         if state.failed.is_some_and(|failed| failed.elapsed() < PAUSE) {

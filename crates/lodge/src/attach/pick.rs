@@ -20,7 +20,7 @@ use lodge_terminal::{
 
 use super::{link::reason, place::Place};
 
-/// How many sessions a list shows, and how many are asked for at once when one is looked for.
+/// How many sessions a list shows, and how many are requested at once for a search.
 const SHOWN: i64 = 20;
 const PAGE: i64 = 200;
 
@@ -28,7 +28,7 @@ pub(super) async fn newest(client: &Client) -> Result<Vec<SessionSummary>> {
     Ok(page(client, SHOWN, None).await?.items)
 }
 
-/// As many as a person looks through.
+/// As many sessions as a person might look through.
 pub(super) async fn many(client: &Client) -> Result<Vec<SessionSummary>> {
     Ok(page(client, PAGE, None).await?.items)
 }
@@ -59,7 +59,7 @@ async fn page(client: &Client, limit: i64, cursor: Option<String>) -> Result<Lis
     listed.map_err(|error| anyhow!("Cannot list the sessions: {}", reason(&error)))
 }
 
-/// The list, as a person reads it.
+/// The list as text.
 pub(super) fn table(sessions: &[SessionSummary], current: Option<&str>) -> String {
     let now = jiff::Timestamp::now();
     let mut text = String::new();
@@ -113,17 +113,17 @@ fn age(time: &str, now: jiff::Timestamp) -> String {
     }
 }
 
-/// The name of a session: what its URI ends with.
+/// The name of a session: the last part of its URI.
 pub(super) fn name(uri: &str) -> &str {
     uri.rsplit(['/', ':']).find(|part| !part.is_empty()).unwrap_or(uri)
 }
 
-/// The beginning of a session's name, which is enough to find it.
+/// The beginning of a session's name, long enough to find it.
 pub(super) fn short(uri: &str) -> String {
     plain(name(uri)).chars().take(8).collect()
 }
 
-/// The session that a person means: a number of the list, `last`, an id or its beginning, or a URI.
+/// Finds a session by its number in the list, `last`, its id or a beginning of it, or its URI.
 pub(super) async fn find(client: &Client, wanted: &str, listed: &[SessionSummary]) -> Result<Uri> {
     if let Some(session) = wanted
         .parse::<usize>()
@@ -157,14 +157,14 @@ pub(super) async fn find(client: &Client, wanted: &str, listed: &[SessionSummary
     }
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        // It may be there without being listed, when nothing was said in it yet.
+        // A session without messages exists, but is not listed.
         [] if wanted.contains(":/") => Ok(wanted.to_owned()),
         [] => bail!("There is no session {wanted:?}."),
         many => bail!("{} sessions begin with {wanted:?}; give more of the id.", many.len()),
     }
 }
 
-/// Whether somebody who types this at the list means a session and not a message.
+/// Whether a line typed at the list names a session rather than being a message.
 pub(super) fn is_choice(line: &str, listed: &[SessionSummary]) -> bool {
     let numbered = line.parse::<usize>().is_ok();
     let begins = |session: &SessionSummary| name(&session.resource).starts_with(line) || session.resource == line;
@@ -174,14 +174,14 @@ pub(super) fn is_choice(line: &str, listed: &[SessionSummary]) -> bool {
 /// Where new sessions work.
 #[derive(Clone, Default)]
 pub(super) struct Workplace {
-    /// The directory; the host's own choice without one.
+    /// The directory; if absent, the host chooses.
     pub(super) directory: Option<Uri>,
-    /// Whether the host is on this machine, so that programs find what this program would.
+    /// Whether the host is on this machine, so that programs find the same files.
     pub(super) is_here: bool,
 }
 
 impl Workplace {
-    /// The directory of this program, where the host has it too.
+    /// This program's directory, if the host has it, too.
     pub(super) fn of(place: &Place) -> Self {
         Self {
             directory: place.current_directory(),
@@ -189,7 +189,7 @@ impl Workplace {
         }
     }
 
-    /// The variables of this program, for those that a session starts. No secrets are among them.
+    /// This program's environment, for programs in the session. It contains no secrets.
     fn environment(&self) -> Option<JsonObject> {
         if !self.is_here {
             return None;
@@ -201,7 +201,7 @@ impl Workplace {
     }
 }
 
-/// Makes a session. The host keeps it from its first message on.
+/// Creates a session. The host keeps it from its first message on.
 pub(super) async fn create(client: &Client, root: &RootState, workplace: &Workplace) -> Result<Uri> {
     let provider = root.agents.first().map(|agent| agent.provider.clone());
     let uri = format!("{}:/{}", provider.as_deref().unwrap_or("ahp-session"), Uuid::new_v4());
@@ -209,7 +209,7 @@ pub(super) async fn create(client: &Client, root: &RootState, workplace: &Workpl
     Ok(uri)
 }
 
-/// Makes a session of this name, if there is none.
+/// Creates a session of this name, unless it exists.
 pub(super) async fn create_as(client: &Client, uri: &str, workplace: &Workplace) -> Result<()> {
     let params = CreateSessionParams {
         channel: uri.to_owned(),
@@ -228,7 +228,7 @@ pub(super) async fn create_as(client: &Client, uri: &str, workplace: &Workplace)
     }
 }
 
-/// Subscribes to a session and its default chat, of which the last turns are enough.
+/// Subscribes to a session and the last turns of its default chat.
 pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
     let gone = |error| anyhow!("Cannot open the session: {}", reason(&error));
     let (subscribed, _) = client.subscribe(uri.to_owned()).await.map_err(gone)?;
@@ -250,7 +250,7 @@ pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usi
     Ok(Mirror::new(root, session, chat))
 }
 
-/// Subscribes to a chat, of which the last turns are enough.
+/// Subscribes to the last turns of a chat.
 pub(super) async fn open_chat(client: &Client, chat: &str, turns: usize) -> Result<Channel<ChatState>> {
     let view = SubscribeView {
         turns: i64::try_from(turns.max(1)).ok(),

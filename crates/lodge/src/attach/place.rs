@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::{cli::AttachArgs, door, launch};
 
-/// How to find the host, also again after it was restarted somewhere else.
+/// How to find the host, even after it was restarted elsewhere.
 #[derive(Clone)]
 pub(super) struct Place {
     home: PathBuf,
@@ -14,12 +14,12 @@ pub(super) struct Place {
     token: Option<String>,
 }
 
-/// Where it is now.
+/// The host's current address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// A WebSocket URL, with the token in it.
+    /// A WebSocket URL, including the token.
     Url(String),
-    /// A socket on this machine, and the path and query of the request.
+    /// A local socket, and the path and query of the request.
     Unix(PathBuf, String),
 }
 
@@ -50,24 +50,24 @@ impl Place {
         }
     }
 
-    /// Whether the host is on this machine for sure, so that our paths are its paths.
+    /// Whether the host is certainly on this machine, so that paths are the same.
     pub(super) fn is_here(&self) -> bool {
         self.url.is_none()
     }
 
-    /// The directory of this program, where the host has it too.
+    /// This program's directory, if the host has it, too.
     pub(super) fn current_directory(&self) -> Option<String> {
         let here = std::env::current_dir().ok().filter(|_| self.is_here())?;
         Some(file_uri(&here))
     }
 
-    /// The home whose host this is, if it is one of this machine.
+    /// The home of the host, if it is on this machine.
     pub(super) fn own_home(&self) -> Option<PathBuf> {
         self.is_here().then(|| self.home.clone())
     }
 
-    /// Starts the host again if a client started it and it was killed. One that was stopped, or that a person or a service started, is
-    /// for them to start.
+    /// Starts the host again if a client had started it and it was killed. A host that was stopped, or that a person or
+    /// a service started, is left to them.
     pub(super) async fn revive(&self) -> Result<()> {
         match self.own_home() {
             Some(home) if door::was_killed(&home)? => launch::ensure(&home).await,
@@ -75,7 +75,7 @@ impl Place {
         }
     }
 
-    /// Looks for it. What the person says goes before what the note says; a home's token is never sent elsewhere.
+    /// Finds the host. Arguments take precedence over the note; a home's token is never sent to another host.
     pub(super) fn find(&self) -> Result<Address> {
         if let Some(url) = &self.url {
             return address(url, self.token.as_deref());
@@ -104,7 +104,7 @@ fn address(url: &str, token: Option<&str>) -> Result<Address> {
         bail!("{url:?} is not the URL of a host; it begins with ws://, wss:// or unix:.");
     }
     let (base, old) = url.split_once('?').unwrap_or((url, ""));
-    // The path of a request has at least a slash, which people leave out.
+    // A request's path has at least a slash, which people leave out.
     let slash = if base.matches('/').count() < 3 { "/" } else { "" };
     let base = format!("{base}{slash}");
     let parts: Vec<&str> = [old, &query].into_iter().filter(|part| !part.is_empty()).collect();
@@ -114,7 +114,7 @@ fn address(url: &str, token: Option<&str>) -> Result<Address> {
     }))
 }
 
-/// Text as a part of a URL.
+/// Escapes text for a URL.
 fn escape(text: &str, also: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -5,32 +5,32 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use super::{editor::Editor, input::columns};
 use lodge_terminal::{plain, shorten};
 
-/// A line that is shown by itself is not longer than this.
+/// Notes are cut to this length.
 const LINE: usize = 300;
 
-/// What the cursor stands in.
+/// What the cursor is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     /// An empty line.
     Start,
     Answer,
     Thought,
-    /// A note that is not over yet.
+    /// An unfinished note.
     Note,
-    /// The prompt; it goes when something is shown.
+    /// The prompt; it is erased when something is shown.
     Prompt,
 }
 
-/// The screen, or whatever standard output is.
+/// The screen, or any other standard output.
 pub(super) struct Screen<W: Write = BufWriter<Stdout>> {
     out: W,
-    /// A person types at this screen: their words are on it already, and they are shown where to type.
+    /// Whether a person types at this screen: then their words are already on it, and a prompt is shown.
     pub(super) typed_at: bool,
     colour: bool,
-    /// The prompt can be wiped.
+    /// Whether the prompt can be erased.
     wipes: bool,
     at: At,
-    /// The prompt, and what is typed behind it: the part that is shown, and the columns behind the cursor.
+    /// The prompt and the typed text after it: the visible part, and the columns after the cursor.
     asks: String,
     typed: (String, usize),
 }
@@ -53,7 +53,7 @@ impl Screen {
 }
 
 impl<W: Write> Screen<W> {
-    /// A screen without anything but text.
+    /// A plain text screen.
     #[cfg(test)]
     pub(super) fn over(out: W) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// What was written.
+    /// The written output.
     #[cfg(test)]
     pub(super) fn into_inner(self) -> W {
         self.out
@@ -80,7 +80,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Goes to the start of a line.
+    /// Moves to the start of a line.
     pub(super) fn end_line(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.at, At::Start) {
             At::Start => Ok(()),
@@ -93,7 +93,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// A piece of an answer.
+    /// Shows a piece of an answer.
     pub(super) fn answer(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -105,7 +105,7 @@ impl<W: Write> Screen<W> {
         self.out.write_all(plain(text).as_bytes())
     }
 
-    /// A piece of reasoning: every line of it is marked.
+    /// Shows a piece of reasoning, with a mark before every line.
     pub(super) fn thought(&mut self, text: &str) -> io::Result<()> {
         for piece in plain(text).split_inclusive('\n') {
             if self.at != At::Thought {
@@ -122,7 +122,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// What a person said.
+    /// Shows a person's message.
     pub(super) fn said(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
         self.style("1")?;
@@ -133,7 +133,7 @@ impl<W: Write> Screen<W> {
         self.style("0")
     }
 
-    /// Lines beside the conversation, the first with a mark; each is cut where it gets too long.
+    /// Shows a note beside the conversation, with a mark before its first line. Long lines are cut.
     pub(super) fn note(&mut self, mark: &str, text: &str) -> io::Result<()> {
         self.end_line()?;
         self.style("2")?;
@@ -144,7 +144,7 @@ impl<W: Write> Screen<W> {
         self.style("0")
     }
 
-    /// Lines that a person has to read: never cut.
+    /// Shows lines that the person has to read: they are never cut.
     pub(super) fn lines(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
         for line in plain(text).lines() {
@@ -153,7 +153,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// The beginning of a note that `go_on` ends.
+    /// Begins a note that `go_on` ends.
     pub(super) fn begin(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
         write!(self.out, "· {}", plain(text))?;
@@ -161,7 +161,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// The end of a note, on its line if nothing came between.
+    /// Ends a note, on the same line if nothing came between.
     pub(super) fn go_on(&mut self, text: &str) -> io::Result<()> {
         if self.at == At::Note {
             self.at = At::Start;
@@ -170,7 +170,7 @@ impl<W: Write> Screen<W> {
         self.note("·", text)
     }
 
-    /// Shows where to type, once.
+    /// Shows the prompt, once.
     pub(super) fn prompt(&mut self, text: &str) -> io::Result<()> {
         if self.typed_at && (self.at != At::Prompt || self.asks != text) {
             self.end_line()?;
@@ -181,17 +181,17 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Whether the line that is typed is drawn here, rather than by the terminal.
+    /// Whether the typed line is drawn here, rather than by the terminal.
     pub(super) fn draws_line(&self) -> bool {
         self.typed_at && self.wipes
     }
 
-    /// Whether nothing stands in the line of the cursor that typing would disturb.
+    /// Whether the cursor's line is free for typing.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.at, At::Start | At::Prompt)
     }
 
-    /// Shows the line that is being typed, if this is where one types.
+    /// Draws the typed line, if this is where the person types.
     pub(super) fn typing(&mut self, editor: Option<&mut Editor>) -> io::Result<()> {
         let Some(editor) = editor else { return Ok(()) };
         self.typed = editor.shown(columns().saturating_sub(self.asks.len().max(2) + 1));
@@ -210,14 +210,14 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// A line was typed: the cursor goes to the start of the next one.
+    /// A line was entered: the cursor moves to the next one.
     pub(super) fn entered(&mut self, line: &str) -> io::Result<()> {
         if !self.typed_at {
             return Ok(());
         }
         self.typed = Default::default();
         if !self.wipes {
-            // The terminal did it.
+            // The terminal already moved it.
             self.at = At::Start;
         } else if self.at == At::Prompt {
             self.at = At::Start;
@@ -229,7 +229,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Makes everything visible that was shown.
+    /// Flushes the output.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -17,24 +17,24 @@ use lodge_terminal::{client::ask::answer_words, is_command, shorten};
 /// How much of each old turn is shown when a session is opened.
 const OLD_MESSAGE: usize = 400;
 const OLD_ANSWER_LINES: usize = 12;
-/// Lines of a command's output: one of the agent's, and one that a person typed to see it.
+/// Output lines shown of a command: of the agent's, and of a person's.
 const OUTPUT_LINES: usize = 5;
 const COMMAND_LINES: usize = 500;
 
-/// What was shown of a tool call.
+/// How much of a tool call was shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Call {
     Begun,
     Ended,
 }
 
-/// What was shown of a turn.
+/// How much of a turn was shown.
 #[derive(Default)]
 struct Shown {
-    /// Bytes of each text.
+    /// Bytes shown of each text.
     texts: HashMap<String, usize>,
     calls: HashMap<String, Call>,
-    /// Notices and answers, by their words.
+    /// Texts of the notices and answers that were shown.
     notices: HashSet<String>,
     /// The end of the answer was lost.
     cut: bool,
@@ -75,21 +75,21 @@ impl<'a> From<&'a ActiveTurn> for View<'a> {
 #[derive(Default)]
 pub(super) struct Show {
     turns: HashMap<String, Shown>,
-    /// Messages and answers that stand on this screen because they were typed here.
+    /// Messages and answers that are on this screen because they were typed here.
     typed: HashSet<String>,
     /// How the last turn ended, or that a message was refused.
     pub(super) last: Option<TurnState>,
-    /// What the agent said last that it does, without numbers.
+    /// The agent's last activity, without numbers.
     activity: String,
 }
 
 impl Show {
-    /// This message, or the answer to this question, was typed at this screen.
+    /// Records that this message, or the answer to this question, was typed at this screen.
     pub(super) fn typed(&mut self, id: &str) {
         self.typed.insert(id.to_owned());
     }
 
-    /// What the agent does right now. When only numbers change, as in a countdown, that is not told again.
+    /// Shows the agent's current activity. A change of numbers only, as in a countdown, is not shown again.
     pub(super) fn activity<W: Write>(&mut self, screen: &mut Screen<W>, activity: Option<&str>) -> io::Result<()> {
         let activity = activity.unwrap_or_default();
         let words: String = activity.chars().filter(|char| !char.is_ascii_digit()).collect();
@@ -103,13 +103,13 @@ impl Show {
         }
     }
 
-    /// This message has to wait: it is shown when its turn comes, wherever it was typed. True when it was shown before.
+    /// Marks a message as queued: it is shown when its turn begins. True if it was already shown.
     pub(super) fn waits(&mut self, id: &str) -> bool {
         let typed = self.typed.remove(id);
         self.turns.remove(id).is_some() || typed
     }
 
-    /// A chat that was just opened: its last turns in short, and all of the running one.
+    /// Shows a chat that was just opened: its last turns in short, and the running one in full.
     pub(super) fn open<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState, last: usize) -> io::Result<()> {
         let skipped = chat.turns.len().saturating_sub(last);
         if last > 0 && (skipped > 0 || chat.turns_next_cursor.is_some()) {
@@ -128,7 +128,7 @@ impl Show {
         self.turns.entry(id.to_owned()).or_default().over = true;
     }
 
-    /// Turns that were loaded from before what we have: they are not shown.
+    /// Notes turns that were loaded from before: they are not shown.
     pub(super) fn loaded(&mut self, chat: &ChatState, turns: &[Turn]) {
         for turn in chat
             .turns
@@ -139,7 +139,7 @@ impl Show {
         }
     }
 
-    /// What is new in the running turn.
+    /// Shows the new parts of the running turn.
     pub(super) fn running<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState) -> io::Result<()> {
         match &chat.active_turn {
             Some(turn) => self.turn(screen, &turn.into()),
@@ -147,7 +147,7 @@ impl Show {
         }
     }
 
-    /// What is new anywhere: the turns after the last that was shown to its end, and the running one.
+    /// Shows all new parts: of the turns after the last finished one, and of the running one.
     pub(super) fn all<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState) -> io::Result<()> {
         let first = self.first_new(chat);
         for turn in &chat.turns[first..] {
@@ -164,13 +164,13 @@ impl Show {
         match chat.turns.iter().position(|turn| self.turns.contains_key(&turn.id)) {
             Some(at) => at,
             None if self.turns.is_empty() => 0,
-            // Somebody cut the conversation back to before anything that was shown.
+            // The conversation was rewound to before anything that was shown.
             None => chat.turns.len(),
         }
     }
 
-    /// A fresh state takes the place of an old one, after a restart. Of the turn that ran then, reasoning may have
-    /// another id than while it streamed, and an answer that was not complete is lost.
+    /// Continues with a new state after a restart. In the turn that was running, reasoning may have a new id, and the
+    /// end of an incomplete answer may be lost.
     pub(super) fn replaced(&mut self, old: &ChatState, new: &ChatState) {
         let Some(was) = &old.active_turn else { return };
         let Some(shown) = self.turns.get_mut(&was.id) else {
@@ -216,7 +216,7 @@ impl Show {
         }
         let Some(end) = turn.end else { return Ok(()) };
         let cut = shown.cut;
-        // Nothing comes any more, and what was shown need not be remembered.
+        // The turn is over, so the record of what was shown is not needed any more.
         *shown = Shown {
             over: true,
             ..Shown::default()
@@ -291,7 +291,7 @@ impl Shown {
         }
     }
 
-    /// What of a text was not shown yet, and whether that is its beginning.
+    /// The part of a text that was not shown yet, and whether it is the beginning.
     fn rest<'a>(&mut self, id: &str, content: &'a str) -> Option<(bool, &'a str)> {
         let shown = self.texts.get(id).copied();
         let rest = content.get(shown.unwrap_or(0)..).filter(|rest| !rest.is_empty())?;
@@ -306,7 +306,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Shows what is new about a call, and of a command up to so many lines of what it printed.
+    /// Shows the new parts of a call, and some lines of a command's output.
     fn call<W: Write>(&mut self, screen: &mut Screen<W>, call: &ToolCallState, lines: usize) -> io::Result<()> {
         let (id, what, ended) = match call {
             ToolCallState::Running(call) => (&call.tool_call_id, &call.invocation_message, false),
@@ -314,7 +314,7 @@ impl Shown {
             ToolCallState::PendingResultConfirmation(call) => (&call.tool_call_id, &call.invocation_message, false),
             ToolCallState::Completed(call) => (&call.tool_call_id, &call.invocation_message, true),
             ToolCallState::Cancelled(call) => (&call.tool_call_id, &call.invocation_message, true),
-            // A question is asked by whoever keeps the questions.
+            // Questions are shown by the code that handles them.
             ToolCallState::Streaming(_) | ToolCallState::PendingConfirmation(_) | ToolCallState::Unknown(_) => {
                 return Ok(());
             }
@@ -359,7 +359,7 @@ impl Shown {
     }
 }
 
-/// The last lines of what a command printed.
+/// Shows the last lines of a command's output.
 fn output<W: Write>(screen: &mut Screen<W>, content: &[ToolResultContent], most: usize) -> io::Result<()> {
     for part in content {
         let ToolResultContent::Text(part) = part else { continue };
@@ -389,7 +389,7 @@ fn message<W: Write>(screen: &mut Screen<W>, message: &Message) -> io::Result<()
     }
 }
 
-/// A turn that was over when we came.
+/// Shows a turn that was over before this client connected.
 fn in_short<W: Write>(screen: &mut Screen<W>, turn: &Turn) -> io::Result<()> {
     let short = Message {
         text: shorten(&turn.message.text, OLD_MESSAGE),

@@ -13,7 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::link::reason;
 
-/// The files, what they were and what they will be. A side that is not there is empty.
+/// Reads both sides of these files. A missing side is empty.
 pub(super) async fn read(client: &Client, edits: Vec<FileEdit>) -> Result<Vec<(Uri, String, String)>> {
     let mut read = Vec::with_capacity(edits.len());
     for edit in edits {

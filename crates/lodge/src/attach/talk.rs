@@ -28,12 +28,12 @@ use super::{
 };
 use lodge_terminal::{shorten, shown_path};
 
-/// How long a script waits for a host that went away.
+/// How long a script waits for a lost host.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What came is shown at the latest after so many pieces of news.
+/// Updates are shown after this many at the latest.
 const BATCH: usize = 1000;
 
-/// Something that was dispatched and is not echoed yet.
+/// A dispatched action without an echo yet.
 enum Sent {
     Message(String),
     Answer,
@@ -52,16 +52,17 @@ pub(super) struct Talk {
     outbox: Outbox,
     sent: HashMap<i64, Sent>,
     input: Input,
-    /// Lines come from a program: each waits until it can be said, and the end of them is the end of the conversation.
+    /// Whether lines come from a program: then each waits for the answer to the one before, and the end of the lines
+    /// ends the conversation.
     scripted: bool,
     held: Option<String>,
     no_more_lines: bool,
-    /// The running turn was told to stop.
+    /// Whether the running turn was told to stop.
     cancelling: bool,
-    /// The next Ctrl-C leaves.
+    /// Whether the next Ctrl-C leaves.
     armed: bool,
     leaving: Option<ExitCode>,
-    /// The list that numbers are about.
+    /// The list to which numbers refer.
     pub(super) listed: Vec<SessionSummary>,
     /// Where new sessions work.
     pub(super) workplace: Workplace,
@@ -96,13 +97,13 @@ impl Talk {
         }
     }
 
-    /// Goes on until the person leaves, or the script is over.
+    /// Runs until the person leaves, or the script is over.
     pub(super) async fn run(&mut self, first: Option<String>) -> Result<ExitCode> {
         self.welcome()?;
         if let Some(text) = first {
             self.say(&text, false)?;
         }
-        // One listener for all the time: one made anew for each piece of news would miss what comes in between.
+        // A single listener: a new one for each update would miss signals in between.
         let mut ctrl_c = std::pin::pin!(tokio::signal::ctrl_c());
         loop {
             self.settle().await?;
@@ -133,7 +134,7 @@ impl Talk {
         }
     }
 
-    /// Says where we are, and what was said last.
+    /// Shows the session and its last turns.
     fn welcome(&mut self) -> Result<()> {
         let session = &self.mirror.session;
         let directory = session.state.working_directories.iter().flatten().next();
@@ -153,10 +154,10 @@ impl Talk {
             .open(&mut self.screen, &self.mirror.chat.state, self.history)?)
     }
 
-    /// Whether nothing is going on.
+    /// Whether nothing is in progress.
     fn is_idle(&self) -> bool {
         let up = matches!(self.wire, Wire::Up(_));
-        // Answers may go to chats that we do not listen to, so nothing is heard of them.
+        // Answers may go to chats to which we do not subscribe, so no echo of them arrives.
         let heard = !self.sent.values().any(|sent| matches!(sent, Sent::Other));
         up && heard && self.mirror.is_ready() && !self.mirror.is_busy() && self.outbox.is_empty()
     }
@@ -176,7 +177,7 @@ impl Talk {
             .then_some(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Does what can be done now: sends, asks, goes on with the script, shows where to type.
+    /// Does everything that can be done now: sends messages, asks questions, continues the script, shows the prompt.
     async fn settle(&mut self) -> Result<()> {
         loop {
             self.outbox.follow(&self.mirror);
@@ -207,7 +208,7 @@ impl Talk {
         Ok(self.screen.flush()?)
     }
 
-    /// Whether somebody is in the middle of a line.
+    /// Whether the person is in the middle of a line.
     fn is_typing(&mut self) -> bool {
         self.input.editor().is_some_and(|editor| !editor.is_empty())
     }
@@ -217,7 +218,7 @@ impl Talk {
         self.tell_nobody_answers()
     }
 
-    /// A script that has nothing more to say cannot answer either.
+    /// A script without further lines cannot answer a question.
     fn tell_nobody_answers(&mut self) -> Result<()> {
         if self.scripted && self.no_more_lines && self.held.is_none() && self.asker.is_asking() {
             self.screen.note("·", "Another client has to answer this.")?;
@@ -227,7 +228,7 @@ impl Talk {
 
     async fn dispatch(&mut self, channel: Uri, action: StateAction, sent: Sent) {
         let Some(link) = self.wire.link() else { return };
-        // When it fails the connection is lost, which is news of its own.
+        // If it fails, the connection is lost, which is reported separately.
         if let Ok(handle) = link.client.dispatch(channel, action).await {
             self.sent.insert(handle.client_seq, sent);
         }
@@ -282,7 +283,7 @@ impl Talk {
             if !mirror.is_young() {
                 return self.session_gone();
             }
-            // The host had no time to keep it: it is made again, if nobody else who was attached did so.
+            // The host had no time to keep it. It is created again, unless another client already did so.
             let uri = mirror.session.uri.clone();
             pick::create_as(&link.client, &uri, &self.workplace).await?;
             *mirror = pick::open(&link.client, mirror.root.clone(), &uri, self.history).await?;
@@ -349,7 +350,7 @@ impl Talk {
                 }
             }
             StateAction::ChatPendingMessageRemoved(removed) => {
-                // The host itself takes a message out of the queue to begin a turn with it.
+                // The host itself takes a message out of the queue to begin its turn.
                 if envelope.origin.is_some() || removed.kind == PendingMessageKind::Steering {
                     self.outbox.removed(&removed.id);
                 }

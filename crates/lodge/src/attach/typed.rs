@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc;
 
-/// A line, understood.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     Nothing,
@@ -19,7 +19,7 @@ pub(super) enum Typed {
     Model(Option<String>),
     Help,
     Quit,
-    /// A slash and something that is no command.
+    /// A slash followed by no known command.
     Unknown(String),
 }
 
@@ -38,7 +38,7 @@ Type to send a message; while the agent works, it waits in the queue. End a line
   //TEXT                  send TEXT with its slash
   Tab                     complete a command or an @file; arrows recall earlier lines";
 
-/// What can be typed here whatever the host can do.
+/// Commands of the line client, whatever the host offers.
 pub(super) const NAMES: [&str; 10] = [
     "approve", "cancel", "deny", "help", "model", "new", "quit", "rename", "sessions", "steer",
 ];
@@ -73,16 +73,16 @@ impl Typed {
         }
     }
 
-    /// Whether a script's line waits until what was said before it is answered.
+    /// Whether a script's line waits for the answer to the one before.
     pub(super) fn waits(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Steer(_) | Self::Cancel)
     }
 }
 
-/// Lines of standard input, as they come. The channel ends when the input does.
+/// Lines of standard input. The channel closes when the input ends.
 pub(super) fn lines() -> mpsc::UnboundedReceiver<String> {
     let (lines, receiver) = mpsc::unbounded_channel();
-    // A thread of its own: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
+    // A separate thread: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
     std::thread::spawn(move || {
         use std::io::BufRead;
         let mut input = std::io::stdin().lock();
@@ -106,7 +106,7 @@ pub(super) fn lines() -> mpsc::UnboundedReceiver<String> {
             }
         }
         if !whole.is_empty() {
-            // Whether anybody still listens does not matter at the end.
+            // At the end, it does not matter whether anybody still listens.
             let _ = lines.send(whole);
         }
     });

@@ -12,16 +12,16 @@ use lodge_ahp::uri;
 use super::Talk;
 use crate::attach::typed::NAMES;
 
-/// How long somebody who pressed Tab waits for the host.
+/// How long Tab waits for the host.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// So many are shown.
+/// Number of completions shown.
 const SHOWN: usize = 40;
 
-/// Something that fits: where it begins, in characters, and what it is.
+/// A completion: where it begins, in characters, and its text.
 type Fit = (usize, String);
 
 impl Talk {
-    /// Somebody pressed Tab.
+    /// Tab was pressed.
     pub(super) async fn complete(&mut self) -> Result<()> {
         let Some(text) = self.input.editor().map(|editor| editor.before_cursor()) else {
             return Ok(());
@@ -34,7 +34,7 @@ impl Talk {
                 fits.push((from, insert));
             }
         }
-        // What only has the letters somewhere is of no use to somebody who wants the rest.
+        // Completions that do not begin with the typed text are of no use here.
         let begins = |(from, insert): &Fit| {
             let typed: String = text.chars().skip(*from).collect();
             insert.to_lowercase().starts_with(&typed.to_lowercase())
@@ -56,7 +56,7 @@ impl Talk {
         Ok(self.screen.typing(self.input.editor())?)
     }
 
-    /// What an item puts in. A file is called by its path here: what is typed at a terminal is all that the agent gets.
+    /// The text that an item inserts. For a file it is the path, because the agent gets only the typed text.
     fn inserted(&self, item: CompletionItem) -> String {
         let MessageAttachment::Resource(file) = &item.attachment else {
             return item.insert_text;
@@ -70,7 +70,7 @@ impl Talk {
         format!("{sign}{} ", below.unwrap_or(path).display())
     }
 
-    /// What the host completes a text by. Nothing while it is away.
+    /// The host's completions; none while it is away.
     pub(super) async fn completions(&mut self, text: String) -> Vec<CompletionItem> {
         let params = CompletionsParams {
             channel: self.mirror.chat.uri.clone(),
@@ -92,7 +92,7 @@ impl Talk {
     }
 }
 
-/// The commands of this terminal that begin so.
+/// The terminal's own commands that begin with this text.
 fn own(text: &str) -> Vec<Fit> {
     let Some(word) = text.strip_prefix('/') else {
         return Vec::new();
@@ -101,7 +101,7 @@ fn own(text: &str) -> Vec<Fit> {
     names.map(|name| (0, format!("/{name} "))).collect()
 }
 
-/// Where a place in UTF-16 is in characters.
+/// Converts a position from UTF-16 units to characters.
 fn characters(text: &str, place: i64) -> usize {
     let mut units = 0;
     text.chars()
@@ -113,7 +113,7 @@ fn characters(text: &str, place: i64) -> usize {
         .count()
 }
 
-/// What all of them begin with, if they begin at one place.
+/// The common prefix of all completions, if they begin at the same position.
 fn common(fits: &[Fit]) -> Option<Fit> {
     let ((from, first), rest) = fits.split_first()?;
     if rest.iter().any(|(other, _)| other != from) {

@@ -94,7 +94,7 @@ impl Talk {
         Ok(())
     }
 
-    /// The commands of the host that have these letters in their names, with what they do. None while it is away.
+    /// The host's commands whose names contain these letters, with descriptions. None while the host is away.
     async fn host_commands(&mut self, letters: &str) -> Vec<(String, String)> {
         let found = self.completions(format!("/{letters}")).await;
         let name = |item: CompletionItem| match item.attachment {
@@ -112,7 +112,7 @@ impl Talk {
         Ok(self.screen.note("·", "That was already answered.")?)
     }
 
-    /// Says when something has to wait because the host is away. True when it is there.
+    /// Says that something has to wait because the host is away. True if the host is there.
     fn must_be_up(&mut self) -> Result<bool> {
         let up = matches!(self.wire, Wire::Up(_));
         if !up {
@@ -186,7 +186,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Ctrl-C stops what runs; when nothing does, or it does not stop, the second one leaves.
+    /// Ctrl-C stops the turn. If none runs, or it does not stop, the second one leaves.
     pub(super) async fn interrupted(&mut self) -> Result<()> {
         if let Some(editor) = self.input.editor().filter(|editor| !editor.is_empty()) {
             editor.clear();
@@ -283,7 +283,7 @@ impl Talk {
             Err(error) => return Ok(self.screen.note("✗", &format!("{error:#}"))?),
         };
         for channel in [&self.mirror.session.uri, &self.mirror.chat.uri] {
-            // When it fails the connection is lost, and with it the subscription.
+            // If it fails, the connection is lost, and the subscription with it.
             let _ = link.client.unsubscribe(channel.clone()).await;
         }
         let seen = self.mirror.seen.max(mirror.seen);
