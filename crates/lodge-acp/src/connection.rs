@@ -33,32 +33,32 @@ use crate::{
     wire::{CancelRequest, ClientCapabilities, SessionId},
 };
 
-/// Reads the configuration anew: the same host, with the models that it names now.
+/// Reads the configuration again: returns the same host with the models that are now configured.
 pub type Reload = Arc<dyn Fn() -> Result<Host, String> + Send + Sync>;
 
-/// What a client adds to the arguments of this program to have a person bring a model.
+/// The argument with which a client starts this program so that a person can set up a model.
 pub const SETUP_ARGUMENT: &str = "--setup";
 
-/// So many requests of a client are served at once.
+/// Limit of concurrent requests of a client.
 const MOST_REQUESTS: usize = 256;
 
-/// Who is at the other end.
+/// The client's identity and capabilities.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) capabilities: ClientCapabilities,
 }
 
-/// A session that the client has open. Dropped, it is not open any more.
+/// A session that the client has open. Dropping it closes it.
 pub(crate) struct Attached {
     pub(crate) session: Session,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    /// Whether the client made it.
+    /// Whether the client created it.
     is_made: bool,
     driver: Work,
 }
 
-/// The driver of an open session. It is always here, so whoever takes the session away takes its driver away, too.
+/// The driver of an open session. It is always here, so taking the session away takes its driver away, too.
 enum Work {
     /// It waits until the client knows that the session is open.
     Ready(Box<Driver>),
@@ -67,8 +67,8 @@ enum Work {
 }
 
 impl Attached {
-    /// Lets go of the session. One that the client made and in which nothing was said is removed: editors make one whenever
-    /// somebody opens a panel.
+    /// Releases the session. An empty session that the client created is deleted: editors create one whenever somebody
+    /// opens a panel.
     pub(crate) async fn let_go(self, host: &Host) {
         let session = self.session;
         match self.driver {
@@ -79,7 +79,7 @@ impl Attached {
             }
             Work::Over => {}
         }
-        // With the answer to this it is known that the client is not attached any more.
+        // When this returns, the client is no longer attached.
         let _ = session.settle_interrupted().await;
         let (id, facts) = (session.id().to_owned(), session.state());
         let is_empty = facts.user_messages == 0 && facts.first_command.is_none() && session.queue().0.is_empty();
@@ -95,19 +95,19 @@ impl Attached {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     reload: Reload,
-    /// Whether a model wanted a key: whoever was told brings one before they try again.
+    /// Whether a model needed a key: then the configuration is read again before the next attempt.
     wants_key: AtomicBool,
     host: Mutex<Host>,
     client: Mutex<Option<Arc<Client>>>,
     sessions: Mutex<HashMap<String, Attached>>,
-    /// Sessions of other hosts that it has open there, and how it introduced itself.
+    /// The client's sessions on other hosts, and its `initialize` parameters.
     relays: Mutex<HashMap<String, Arc<Relay>>>,
     greeting: Mutex<Value>,
-    /// What can be cancelled, by the id of the request as JSON.
+    /// Requests that can be cancelled, by their id as JSON.
     running: Mutex<HashMap<String, CancellationToken>>,
-    /// The requests that are served.
+    /// The running requests.
     tasks: TaskTracker,
-    /// Nobody is there any more.
+    /// The client is gone.
     pub(crate) ended: CancellationToken,
 }
 
@@ -156,7 +156,7 @@ where
     connection.ended.cancel();
     connection.relays.lock().clear();
     connection.let_go(&host).await;
-    // A session that was being made is open only now.
+    // A session that was being created is only open now.
     connection.tasks.close();
     connection.tasks.wait().await;
     connection.let_go(&host).await;
@@ -204,13 +204,14 @@ impl Connection {
                 Err(error) => this.peer.respond(&id, Err(error)),
             }
         });
-        // What needs no waiting is done before the next message is read, in the order that it came in.
+        // Requests that need no waiting are finished before the next message is read, in the order in which they
+        // arrived.
         if poll_immediate(&mut work).await.is_none() {
             self.tasks.spawn(work);
         }
     }
 
-    /// Notes a request that is to be served, so that it can be cancelled.
+    /// Registers a request, so that it can be cancelled.
     fn admit(&self, key: &str, cancelled: &CancellationToken) -> Result<(), String> {
         let mut running = self.running.lock();
         if running.len() >= MOST_REQUESTS {
@@ -227,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Lets go of every session that the client has open.
+    /// Releases every session that the client has open.
     async fn let_go(&self, host: &Host) {
         let sessions = std::mem::take(&mut *self.sessions.lock());
         for attached in sessions.into_values() {
@@ -269,7 +270,7 @@ impl Connection {
         self.wants_key.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the configuration again where a key may have been brought meanwhile.
+    /// Reads the configuration again if a key may have been added meanwhile.
     pub(crate) async fn renew_if_wanted(&self) {
         if self.wants_key.load(Ordering::Relaxed)
             && let Err(error) = self.renew().await
@@ -278,7 +279,7 @@ impl Connection {
         }
     }
 
-    /// Reads the configuration again. The open sessions get their models from it at once.
+    /// Reads the configuration again. The open sessions get its models at once.
     pub(crate) async fn renew(&self) -> Result<(), Error> {
         let reload = self.reload.clone();
         let now = tokio::task::spawn_blocking(move || reload()).await;
@@ -295,12 +296,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The client, once it has introduced itself.
+    /// The client, once it is initialized.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
         self.client.lock().clone()
     }
 
-    /// How the client introduced itself.
+    /// The client's `initialize` parameters.
     pub(crate) fn greeting(&self) -> Value {
         self.greeting.lock().clone()
     }
@@ -309,18 +310,18 @@ impl Connection {
         self.greeting.lock().clone_from(greeting);
     }
 
-    /// The way to the host that has a session of the client.
+    /// The relay to the host that has a session of the client.
     pub(crate) fn relay(&self, session: &str) -> Option<Arc<Relay>> {
         self.relays.lock().get(session).cloned()
     }
 
-    /// Notes that another host has a session of the client; answers with the way that is known already, where there is one.
+    /// Registers that another host has a session of the client. Returns the known relay, if there is one.
     pub(crate) fn keep_relay(&self, session: &str, relay: Arc<Relay>) -> Arc<Relay> {
         let mut relays = self.relays.lock();
         relays.entry(session.to_owned()).or_insert(relay).clone()
     }
 
-    /// Forgets that another host has a session. False when it was forgotten before.
+    /// Forgets that another host has a session. False if it was already forgotten.
     pub(crate) fn forget_relay(&self, session: &str) -> bool {
         let forgotten = self.relays.lock().remove(session);
         forgotten.is_some()
@@ -330,7 +331,7 @@ impl Connection {
         *self.client.lock() = Some(Arc::new(client));
     }
 
-    /// Notes that the client has a session open. What it does is told once the client knows that.
+    /// Registers a session as open. Its updates start once the client knows that.
     pub(crate) fn attach(
         &self,
         session: Session,
@@ -340,7 +341,7 @@ impl Connection {
     ) {
         let id = session.id().to_owned();
         let mut sessions = self.sessions.lock();
-        // One that was open before is not any more.
+        // A session that was open before is closed.
         let before = sessions.remove(&id);
         let attached = Attached {
             session,
@@ -351,7 +352,7 @@ impl Connection {
         sessions.insert(id, attached);
     }
 
-    /// Begins to tell the client what the session does.
+    /// Starts sending a session's updates to the client.
     fn start(&self, id: &str) {
         if let Some(attached) = self.sessions.lock().get_mut(id) {
             attached.driver = match std::mem::replace(&mut attached.driver, Work::Over) {
@@ -365,7 +366,7 @@ impl Connection {
         self.sessions.lock().remove(id)
     }
 
-    /// A session that the client has open, and the way to it.
+    /// A session that the client has open, and the channel to its driver.
     pub(crate) fn session(&self, id: &str) -> Result<(Session, mpsc::UnboundedSender<Command>), Error> {
         let found = self.sessions.lock().get(id).map(|attached| {
             let session = attached.session.clone();
@@ -379,7 +380,7 @@ impl Connection {
     }
 }
 
-/// What a client is told of a failure in the host.
+/// The host's error, as the client gets it.
 pub(crate) fn failed(error: impl Into<HostError>) -> Error {
     let error = error.into();
     let code = match &error {

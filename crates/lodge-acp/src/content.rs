@@ -7,7 +7,8 @@ use lodge_rpc::Error;
 
 use crate::wire::{ContentBlock, Resource};
 
-/// A message of these blocks. What the client embeds for the model is no part of what people read. Looks at files.
+/// Builds a message from these blocks. Content that the client embeds for the model is not shown to people. Looks at
+/// files.
 pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     let (mut shown, mut context) = (String::new(), String::new());
     let mut attachments = Vec::new();
@@ -55,7 +56,7 @@ pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     })
 }
 
-/// Names something where the client put it, as a word of its own.
+/// Inserts a name where the client put it, as a separate word.
 fn mention(text: &mut String, name: &str) {
     if text.chars().next_back().is_some_and(|last| !last.is_whitespace()) {
         text.push(' ');

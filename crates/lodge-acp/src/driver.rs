@@ -24,26 +24,26 @@ use crate::{
     wire::{Chunk, Update},
 };
 
-/// What a client wants of a session.
+/// A client's commands to a session.
 pub(crate) enum Command {
-    /// The prompt has the id of its message.
+    /// The prompt contains the id of its message.
     Prompt(Box<Prompt>, oneshot::Sender<Stopped>),
-    /// What came of saying a message: the agent has it, or a command answered this and nothing follows.
+    /// The outcome of sending a message: the agent has it, or a command answered it and no turn follows.
     Said(String, Result<Option<String>, Error>),
-    /// Stop whatever runs.
+    /// Stops everything that runs.
     Cancel,
-    /// Stop the turn of this message, or forget the message.
+    /// Stops the turn of this message, or drops the message.
     CancelPrompt(String),
-    /// Stop what the client wanted, tell it how that ended, and end.
+    /// Stops the client's prompts, reports how they ended, and ends.
     Close(oneshot::Sender<()>),
 }
 
-/// Why a turn stopped, or what went wrong.
+/// Why a turn stopped, or an error.
 pub(crate) type Stopped = Result<&'static str, Error>;
 
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// How a turn ended, in the words of the protocol.
+/// The end of a turn as a stop reason of the protocol.
 fn stopped(ending: TurnEnding) -> Stopped {
     match ending {
         TurnEnding::Completed => Ok("end_turn"),
@@ -55,7 +55,7 @@ fn stopped(ending: TurnEnding) -> Stopped {
     }
 }
 
-/// A question that the client has before it. Dropped, it is taken back.
+/// A question that the client shows. Dropping it withdraws it.
 struct Asked {
     kind: Kind,
     _over: DropGuard,
@@ -69,7 +69,7 @@ pub(crate) struct Driver {
     peer: Peer,
     client: Arc<Client>,
     _attachment: Attachment,
-    /// To itself, for as long as the client has the session open.
+    /// A channel to itself, open as long as the client has the session open.
     sender: mpsc::WeakUnboundedSender<Command>,
     inbox: mpsc::UnboundedReceiver<Command>,
     turns: AwaitedTurns<oneshot::Sender<Stopped>>,
@@ -105,7 +105,7 @@ impl Driver {
         (driver, sender)
     }
 
-    /// Works until the client or the session is gone.
+    /// Runs until the client or the session is gone.
     pub(crate) async fn run(mut self: Box<Self>) {
         self.send_commands().await;
         self.send_plan().await;
@@ -129,7 +129,7 @@ impl Driver {
                     None => return,
                 },
             }
-            // Whoever waits for it hears of it when this is dropped.
+            // Dropping this notifies the waiting request.
             if self.closing.is_some() && self.turns.is_empty() {
                 return;
             }
@@ -144,7 +144,7 @@ impl Driver {
         self.settle(event);
         let is_own_failure =
             event.agent_id().is_none() && matches!(event.payload(), Payload::SessionError(_)) && self.turns.any_begun();
-        // A failure of the client's own turn is the answer to its prompt.
+        // A failure of the client's own turn is the response to its prompt.
         if !is_own_failure {
             for update in self.projector.project(event) {
                 self.send(&update);
@@ -178,7 +178,7 @@ impl Driver {
         }
     }
 
-    /// Tells the client which commands there are, unless it knows.
+    /// Sends the list of commands, unless the client has it.
     async fn send_commands(&mut self) {
         let commands = self.session.commands().await.into_iter().map(|command| {
             let mut shown = json!({ "name": command.name, "description": command.description });
@@ -195,7 +195,7 @@ impl Driver {
         }
     }
 
-    /// Tells the client what the agent has noted to do.
+    /// Sends the agent's to-do list.
     async fn send_plan(&self) {
         let todos = self.session.todos().await;
         let entries = todos.rows.into_iter().map(|todo| {
@@ -212,7 +212,7 @@ impl Driver {
         }
     }
 
-    /// Puts a question to the client, if the event is one that it can be asked.
+    /// Puts a question to the client, if the event is one that it can answer.
     fn ask(&mut self, event: &Event) {
         let session = self.session.id();
         let question = match event.payload() {
@@ -352,7 +352,7 @@ impl Driver {
         }
     }
 
-    /// Removes what nobody takes up from the queue.
+    /// Removes messages from the queue that nobody will send.
     fn drop_stranded(&mut self) {
         if self.session.is_busy() {
             return;
@@ -373,8 +373,8 @@ impl Driver {
     }
 }
 
-/// Says something, and records the answer where it was a command. The answer of a command that was given beside a running
-/// turn has no place in the log, and is given back.
+/// Sends a message, and records the answer if it was a command. The answer to a command given beside a running turn has
+/// no place in the log, and is returned.
 async fn say(session: &Session, message_id: &str, prompt: Prompt) -> Result<Option<String>, Error> {
     let text = prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone());
     let Some(answer) = session.say(prompt).await.map_err(failed)? else {
@@ -387,7 +387,7 @@ async fn say(session: &Session, message_id: &str, prompt: Prompt) -> Result<Opti
     }
 }
 
-/// Asks the client and takes its answer to the agent, unless somebody else answers first.
+/// Asks the client and passes its answer to the agent, unless somebody else answers first.
 async fn put(question: Question, peer: Peer, session: Session, by: AnsweredBy, over: CancellationToken) {
     let mut request = peer.request(question.method, &question.params);
     let answer = tokio::select! {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::wire::FileCapabilities;
 
-/// How a session reaches the client that has it open.
+/// A session's access to the files of the client that has it open.
 #[derive(Clone)]
 pub(crate) struct Files {
     pub(crate) peer: Peer,

@@ -15,7 +15,7 @@ fn server(given: McpServer) -> Result<Configured, Error> {
     let pairs = |list: Vec<NameValue>| -> Map<String, Value> {
         list.into_iter().map(|pair| (pair.name, pair.value.into())).collect()
     };
-    // As people write it in files.
+    // In the form of configuration files.
     let written = json!({
         "type": given.kind.as_deref().unwrap_or("stdio"),
         "command": given.command,
@@ -29,7 +29,7 @@ fn server(given: McpServer) -> Result<Configured, Error> {
     Ok(Configured {
         name: given.name,
         source: Source::Client,
-        // Whoever may bring one could run anything anyway.
+        // A client that may supply a server could run anything anyway.
         config: Ok(Admitted::of_client(config)),
     })
 }

@@ -16,14 +16,14 @@ use crate::{
     wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
 
-/// The way to bring a model: at a terminal, where the client has one, or anywhere and then told to this host.
+/// The authentication method that sets up a model in a terminal, if the client has one.
 const SETUP: &str = "lodge-setup";
 const RELOAD: &str = "lodge-configuration";
 
-/// What a request is answered with.
+/// The response to a request.
 pub(crate) struct Outcome {
     pub(crate) reply: Value,
-    /// The id of a session that is open with that.
+    /// The id of a session that this request opened.
     pub(crate) start: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl From<Value> for Outcome {
     }
 }
 
-/// Serves one request. Whoever cancels it gets an error, and a prompt's turn is stopped.
+/// Serves one request. If it is cancelled, it fails, and a prompt's turn stops.
 pub(crate) async fn serve(
     connection: &Arc<Connection>,
     method: &str,
@@ -60,7 +60,7 @@ pub(crate) async fn serve(
             return prompt(connection, params(given)?, cancelled).await;
         }
         "session/new" => {
-            // Dropped in between it would leave a session that nobody knows of.
+            // If it were dropped here, nobody would know of the session.
             let made = dispatch(connection, method, given).await?;
             if !cancelled.is_cancelled() {
                 return Ok(made);
@@ -86,7 +86,7 @@ async fn dispatch(connection: &Arc<Connection>, method: &str, given: Value) -> R
         "authenticate" => authenticate(connection, params(given)?).await,
         "session/new" => sessions::create(connection, client, params(given)?).await,
         "session/load" => {
-            // Required here, and not where nothing is replayed.
+            // Required here, but not if the history is not replayed.
             if given.get("mcpServers").is_none() {
                 return Err(Error::params("Invalid parameters: missing field `mcpServers`"));
             }
@@ -155,7 +155,7 @@ fn initialize(connection: &Connection, given: Initialize) -> Result<Outcome, Err
     Ok(reply.into())
 }
 
-/// Somebody brought a model.
+/// The person has set up a model.
 async fn authenticate(connection: &Arc<Connection>, given: Authenticate) -> Result<Outcome, Error> {
     if given.method_id != RELOAD && given.method_id != SETUP {
         return Err(Error::params(format!(
@@ -173,14 +173,14 @@ async fn prompt(connection: &Arc<Connection>, given: Prompt, cancelled: &Cancell
     let message_id = Uuid::new_v4().to_string();
     prompt.message_id = Some(message_id.clone());
     let (answer, mut answered) = oneshot::channel();
-    // Before anything is waited for: a cancellation that comes next finds it.
+    // Before anything waits, so that a cancellation that comes next finds it.
     let _ = commands.send(Command::Prompt(Box::new(prompt), answer));
     let gone = || Error::internal("The session was closed or opened again before the turn ended.");
     let stopped = tokio::select! {
         stopped = &mut answered => stopped.map_err(|_| gone())?,
         () = cancelled.cancelled() => {
             let _ = commands.send(Command::CancelPrompt(message_id));
-            // Everything that the turn still says comes first.
+            // All updates of the turn come first.
             let stopped = answered.await.map_err(|_| gone())?;
             match stopped {
                 Ok(CANCELLED) => Err(Error::cancelled()),

@@ -13,7 +13,7 @@ const MODE: &str = "mode";
 /// The effort that the model chooses by itself.
 const DEFAULT_EFFORT: &str = "default";
 
-/// The modes, and the one that the session works in.
+/// The modes, and the session's current one.
 pub(crate) fn modes(session: &Session) -> Value {
     let all = MODES
         .iter()
@@ -40,7 +40,7 @@ fn option(value: &str, name: &str, description: Option<&str>) -> Value {
     option
 }
 
-/// Everything that can be chosen, with what is chosen now.
+/// All options, with their current values.
 pub(crate) fn all(host: &Host, session: &Session) -> Value {
     let settings = session.settings();
     let model = &settings.model;
@@ -79,18 +79,18 @@ pub(crate) fn all(host: &Host, session: &Session) -> Value {
     options.into()
 }
 
-/// Chooses a mode.
+/// Sets the mode.
 pub(crate) async fn set_mode(session: &Session, mode: &str) -> Result<(), Error> {
     let unknown = || Error::params(format!("There is no mode `{mode}`."));
     let mode = Mode::parse(mode).ok_or_else(unknown)?;
     session.configure(Change::Mode(mode)).await.map_err(failed)
 }
 
-/// Chooses something else.
+/// Sets another option.
 pub(crate) async fn set(host: &Host, session: &Session, id: &str, value: &Value) -> Result<(), Error> {
     let wrong = || Error::params(format!("{value} cannot be chosen for `{id}`."));
     let value = value.as_str().ok_or_else(wrong)?;
-    // Only what is offered can be chosen.
+    // Only offered values can be chosen.
     let options = all(host, session);
     let offered = options
         .as_array()

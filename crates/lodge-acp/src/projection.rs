@@ -17,19 +17,19 @@ use crate::{
     wire::{Chunk, ClientCapabilities, ContentBlock, ToolCall, ToolContent, Update},
 };
 
-/// The fold of one session's events. It serves the log and what comes after it alike.
+/// The fold of one session's events, for the log and for live events alike.
 #[derive(Default)]
 pub(crate) struct Projector {
-    /// Whether the client shows notices, and compactions; otherwise they become part of the conversation.
+    /// Whether the client shows notices and compactions; otherwise they become part of the conversation.
     notices: bool,
     compaction: bool,
     /// Whether the client shows commands in terminals.
     terminals: bool,
-    /// Where relative paths begin.
+    /// The base of relative paths.
     cwd: PathBuf,
-    /// Messages that the client sent itself and need not be told of.
+    /// Messages that the client sent itself and does not need back.
     pub(crate) own: HashSet<String>,
-    /// Whether the beginning of what streams now was missed: it is shown when it is whole.
+    /// Whether the beginning of a streaming text was missed: then it is shown when it is complete.
     pub(crate) joined_late: bool,
     calls: HashMap<String, Call>,
     answer: StreamedText,
@@ -49,7 +49,7 @@ impl Projector {
         }
     }
 
-    /// What the client is told of an event.
+    /// The updates for an event.
     pub(crate) fn project(&mut self, event: &Event) -> Vec<Update> {
         match event.agent_id() {
             None => self.main(event),
@@ -69,7 +69,7 @@ impl Projector {
                 let chunk = self.delta(&delta.message_id, &delta.delta_content, |this| &mut this.answer);
                 self.out.extend(chunk.map(Update::AgentMessageChunk));
             }
-            // The log has it; who listens has seen it.
+            // For the log: live listeners have already seen it.
             Payload::LodgePartial(piece) => {
                 if let Some(rest) = self.answer.rest_of_piece(piece) {
                     let chunk = self.append(&piece.message_id, rest, |this| &mut this.answer);
@@ -115,7 +115,7 @@ impl Projector {
         }
     }
 
-    /// Events about tool calls. Of those of sub-agents people see the ones that they were asked about.
+    /// Events about tool calls. Of a sub-agent's calls, people see only those that they were asked about.
     fn of_call(&mut self, event: &Event) {
         let is_main = event.agent_id().is_none();
         match event.payload() {
@@ -148,7 +148,7 @@ impl Projector {
                     self.out.push(Update::ToolCallChange(call.ended(done, &self.cwd)));
                 }
             }
-            // A question that belongs to no call was shown as one.
+            // A question without a call was shown as a call.
             Payload::PermissionCompleted(done) if self.calls.contains_key(&done.request_id) => {
                 let status = if done.result.is_approved() { COMPLETED } else { FAILED };
                 self.status(&done.request_id, status);
@@ -171,7 +171,7 @@ impl Projector {
     fn user_message(&mut self, message: &UserMessage) {
         self.joined_late = false;
         let is_own = message.message_id.as_ref().is_some_and(|id| self.own.contains(id));
-        // Hooks, autopilot and the like speak to the model, not to people.
+        // Hooks, autopilot and the like write to the model, not to people.
         if is_own || !is_from_person(message) {
             return;
         }
@@ -193,7 +193,7 @@ impl Projector {
         chunk(text, id)
     }
 
-    /// A message that is whole: what was not streamed of it, and the calls that it asks for.
+    /// A complete message: the parts that were not streamed, and its tool calls.
     fn message(&mut self, message: &AssistantMessage) {
         if message.parent_tool_call_id.is_some() {
             return;
@@ -231,10 +231,10 @@ impl Projector {
         }
     }
 
-    /// The call that a permission is asked for, made known if it is not yet.
+    /// The call of a permission request, announced if it is new.
     pub(crate) fn asked(&mut self, request_id: &str, request: &PermissionRequest) -> (Vec<Update>, ToolCall) {
         let id = request.tool_call_id().unwrap_or(request_id);
-        // A hook may have changed what the call said: people are asked about the request.
+        // A hook may have changed the call: people are asked about the request.
         let call = Call::of_request(request, &self.cwd);
         self.begin(id, call.clone());
         let mut shown = call.shown(id, PENDING, &self.cwd);
@@ -245,7 +245,7 @@ impl Projector {
         (std::mem::take(&mut self.out), shown)
     }
 
-    /// The host went down while these ran, or waited to; nobody goes on with them.
+    /// The host stopped while these ran or waited; nothing continues them.
     pub(crate) fn interrupt_calls(&mut self) -> Vec<Update> {
         let open = self.calls.drain().map(|(id, _)| {
             Update::ToolCallChange(ToolCall {
@@ -305,13 +305,13 @@ fn chunk(text: &str, id: &str) -> Chunk {
     }
 }
 
-/// What of a text that is whole was not streamed.
+/// The part of a complete text that was not streamed.
 fn rest(shown: &mut StreamedText, id: &str, whole: &str) -> Option<Chunk> {
     shown.complete(id, whole).map(|(rest, _)| chunk(rest, id))
 }
 
-/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, where a path
-/// really leads, and all arguments of a tool.
+/// What a person must see of a request before answering it, even if the title leaves it out: the whole command, the
+/// real target of a path, and all arguments of a tool.
 fn details(request: &PermissionRequest) -> Vec<ToolContent> {
     let arguments = |arguments: &Option<Value>| {
         let given = arguments.as_ref().filter(|arguments| **arguments != json!({}));
@@ -328,7 +328,7 @@ fn details(request: &PermissionRequest) -> Vec<ToolContent> {
                 .collect()
         }
         PermissionRequest::Write(write) => {
-            // A change that nobody shows is said in words.
+            // A change without a diff is described in words.
             let unknown = write.diff.is_empty().then(|| text(&write.intention));
             leads(&write.resolved_path).into_iter().chain(unknown).collect()
         }

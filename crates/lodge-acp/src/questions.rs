@@ -13,10 +13,10 @@ use crate::{
     wire::{ClientCapabilities, ToolCall},
 };
 
-/// How a plan is refused.
+/// The option that refuses a plan.
 const DENY: &str = PermissionChoice::Deny.id();
 
-/// A question, as its client is asked.
+/// A question, in the client's form.
 pub(crate) struct Question {
     pub(crate) request_id: String,
     pub(crate) method: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct Question {
     pub(crate) kind: Kind,
 }
 
-/// What an answer has to say.
+/// The expected form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Permission,
@@ -35,14 +35,14 @@ pub(crate) enum Kind {
     Page,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 pub(crate) enum Meaning {
     Answer(Box<Answer>),
-    /// The client gave the turn up.
+    /// The client cancelled the turn.
     Cancelled,
 }
 
-/// A question that this client can be asked, but for permissions; none where it is no question or not for this client.
+/// A question for this client, other than permissions; `None` if the event is no question or not for this client.
 pub(crate) fn question(session: &str, event: &Event, client: &ClientCapabilities) -> Option<Question> {
     match event.payload() {
         Payload::ExitPlanModeRequested(asked) => Some(plan(session, asked)),
@@ -52,7 +52,7 @@ pub(crate) fn question(session: &str, event: &Event, client: &ClientCapabilities
     }
 }
 
-/// The question that an event says is over.
+/// The id of the question that this event completes.
 pub(crate) fn completed(event: &Event) -> Option<&str> {
     match event.payload() {
         Payload::PermissionCompleted(done) => Some(&done.request_id),
@@ -94,7 +94,7 @@ pub(crate) fn permission(session: &str, request_id: &str, call: &ToolCall) -> Qu
     }
 }
 
-/// A plan is asked about like a call: what to do with it are its options.
+/// A plan is asked about like a call, with its actions as options.
 fn plan(session: &str, asked: &ExitPlanModeRequested) -> Question {
     let call = ToolCall {
         tool_call_id: asked.request_id.clone(),
@@ -118,7 +118,7 @@ fn plan(session: &str, asked: &ExitPlanModeRequested) -> Question {
     }
 }
 
-/// A question that is asked in a form or on a page; `shown` says which.
+/// A question with a form or a page; `shown` says which.
 fn elicitation(session: &str, id: &str, call: Option<&String>, message: &str, shown: Value, kind: Kind) -> Question {
     let mut params = shown;
     params["sessionId"] = session.into();
@@ -163,13 +163,13 @@ fn form(session: &str, asked: &ElicitationRequested, client: &ClientCapabilities
             let page = json!({ "mode": "url", "elicitationId": id, "url": url });
             (asked.message.clone(), page, Kind::Page)
         }
-        // The address in words, and nothing to fill in.
+        // The address as text, with nothing to fill in.
         Some(url) => (format!("{}\n\n{url}", asked.message), fields(nothing()), Kind::Form),
     };
     elicitation(session, id, call, &message, shown, kind)
 }
 
-/// What a client's answer means. One that means nothing counts as no.
+/// The meaning of a client's answer. An invalid answer counts as no.
 pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
     match kind {
         Kind::Permission | Kind::Plan => {

@@ -14,12 +14,12 @@ use tokio::io::AsyncRead;
 use crate::connection::{Connection, failed};
 
 const DELETE: &str = "session/delete";
-/// Requests that want a session which the editor does not have open.
+/// Requests for a session that the editor does not have open.
 const OPENING: [&str; 3] = ["session/load", "session/resume", DELETE];
-/// Requests after which it does not have the session open any more.
+/// Requests that close a session.
 const CLOSING: [&str; 2] = ["session/close", DELETE];
 
-/// The way to the host that has a session in use.
+/// The relay to the host that has a session in use.
 pub(crate) struct Relay {
     owner: Peer,
     /// Whether the editor has it open there.
@@ -33,7 +33,7 @@ impl Drop for Relay {
 }
 
 impl Relay {
-    /// Tells the other host what it need not answer.
+    /// Forwards a notification to the other host.
     pub(crate) fn notify(&self, method: &str, params: &Value) {
         self.owner.notify(method, params);
     }
@@ -45,12 +45,12 @@ impl Relay {
     }
 }
 
-/// The session that a message is about.
+/// The session that a message names.
 pub(crate) fn session_of(params: &Value) -> Option<&str> {
     params.get("sessionId")?.as_str()
 }
 
-/// Has another host serve a request, where that has the session in use; nothing otherwise.
+/// Lets another host serve a request, if that host has the session in use; otherwise `None`.
 pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &Value) -> Result<Option<Value>, Error> {
     let Some(session) = session_of(params) else {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &V
         Some(relay) => relay,
         None if OPENING.contains(&method) && connection.session(session).is_err() => {
             let link = match connection.host().way_to(session, Wire::Acp).await {
-                // Deleting needs nothing of the session, neither its directory nor its host.
+                // Deleting needs neither the session's directory nor its host.
                 Err(_) if method == DELETE => return Ok(None),
                 link => link.map_err(failed)?,
             };
@@ -73,12 +73,12 @@ pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &V
     let is_over = match answer {
         Ok(_) if opens && !closes => {
             relay.is_open.store(true, Ordering::Relaxed);
-            // Another request that failed meanwhile may have left it.
+            // Another request that failed meanwhile may have removed it.
             connection.keep_relay(session, relay);
             false
         }
         Ok(_) => closes,
-        // A session that is open stays so.
+        // A session that is open stays open.
         Err(_) => opens && !relay.is_open.load(Ordering::Relaxed),
     };
     if is_over {
@@ -87,7 +87,7 @@ pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &V
     answer.map(Some)
 }
 
-/// Introduces the editor to the other host.
+/// Initializes the connection to the other host for this editor.
 async fn connect(connection: &Arc<Connection>, session: &str, link: Box<dyn Link>) -> Result<Arc<Relay>, Error> {
     let owner = Peer::default();
     let (input, output) = tokio::io::split(link);
@@ -114,7 +114,8 @@ async fn connect(connection: &Arc<Connection>, session: &str, link: Box<dyn Link
     Ok(relay)
 }
 
-/// Takes what the other host says until the link ends. The editor then has to connect again: it cannot know how much it missed.
+/// Forwards the other host's messages until the link ends. Then the editor has to reconnect: it cannot know what it
+/// missed.
 async fn listen(connection: Arc<Connection>, session: String, relay: Weak<Relay>, input: impl AsyncRead + Unpin) {
     let mut lines = Lines::new(input, LONGEST);
     loop {

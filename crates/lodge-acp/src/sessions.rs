@@ -24,11 +24,11 @@ use crate::{
     wire::{self, ListSessions, OpenSession, SessionId, SessionNotification, Update},
 };
 
-/// Bytes of events that may wait to be shown.
+/// Limit for queued events, in bytes.
 const QUEUE: usize = 64 << 20;
 /// Sessions on a page of the list.
 const PAGE: usize = 50;
-/// What a cursor of this host begins with.
+/// Prefix of this host's cursors.
 const CURSOR: &str = "lodge-1-";
 
 pub(crate) async fn create(
@@ -51,7 +51,7 @@ pub(crate) async fn create(
     let projector = projector(&client, &session);
     let attached = attach(connection, &client, session).await;
     let Ok(attachment) = attached else {
-        // Nobody knows of it.
+        // No client knows of it.
         let _ = host.delete(&id).await;
         return Err(attached.err().unwrap_or_else(Error::cancelled));
     };
@@ -60,14 +60,14 @@ pub(crate) async fn create(
     Ok(outcome)
 }
 
-/// Lets go of a session whose client does not want it any more.
+/// Releases a session that its client no longer wants.
 pub(crate) async fn forget(connection: &Connection, made: Outcome) {
     if let Some(attached) = made.start.and_then(|id| connection.detach(&id)) {
         attached.let_go(&connection.host()).await;
     }
 }
 
-/// Opens a session that there is, with its history or without.
+/// Opens an existing session, with or without its history.
 pub(crate) async fn open(
     connection: &Arc<Connection>,
     client: Arc<Client>,
@@ -95,7 +95,7 @@ pub(crate) async fn open(
     if replay {
         show_history(&connection.peer, &session, history, &mut projector).await?;
     }
-    // After the history, which has beginnings of its own.
+    // Set after the history, which contains the beginnings.
     projector.joined_late = is_busy;
     let waits_for_people = !is_busy && session.state().waits_for_people();
     if replay && !is_busy && !waits_for_people {
@@ -104,7 +104,7 @@ pub(crate) async fn open(
         }
     }
     if waits_for_people {
-        // What was not answered when the host went down is asked again.
+        // Questions that were open when the host stopped are asked again.
         session.continue_pending().await.map_err(failed)?;
     }
     Ok(opened(connection, client, attachment, events, projector, false))
@@ -157,7 +157,7 @@ pub(crate) fn show(peer: &Peer, session_id: &str, update: &Update) {
     peer.notify("session/update", &SessionNotification { session_id, update });
 }
 
-/// Tells the client what was said so far, no faster than it reads.
+/// Sends the history, no faster than the client reads.
 async fn show_history(
     peer: &Peer,
     session: &Session,
@@ -176,7 +176,7 @@ async fn show_history(
     Ok(())
 }
 
-/// A directory that exists.
+/// An existing directory.
 fn directory(path: &Path) -> Result<PathBuf, Error> {
     if !path.is_absolute() {
         return Err(Error::params(format!("{} is not an absolute path.", path.display())));
@@ -224,13 +224,13 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
     Ok(reply.into())
 }
 
-/// Stops what the client wanted of a session and lets go of it. Others who have it open keep it.
+/// Stops the client's prompts and closes the session for it. Other clients keep it.
 pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Result<Outcome, Error> {
     let SessionId { session_id: id } = given;
     let (_, commands) = connection.session(&id)?;
     let (done, closed) = oneshot::channel();
     let _ = commands.send(Command::Close(done));
-    // It is gone either way.
+    // Either way, it has ended.
     let _ = closed.await;
     if let Some(attached) = connection.detach(&id) {
         attached.let_go(&connection.host()).await;
@@ -242,7 +242,7 @@ pub(crate) async fn delete(connection: &Arc<Connection>, given: SessionId) -> Re
     let SessionId { session_id: id } = given;
     drop(connection.detach(&id));
     match connection.host().delete(&id).await {
-        // The protocol wants silence about a session that is gone already, or never was.
+        // The protocol requires success for a session that does not exist.
         Ok(()) | Err(HostError::NotFound(_)) => Ok(json!({}).into()),
         Err(error) => Err(failed(error)),
     }

@@ -13,15 +13,15 @@ pub(crate) const RUNNING: &str = "in_progress";
 pub(crate) const COMPLETED: &str = "completed";
 pub(crate) const FAILED: &str = "failed";
 
-/// A call, as far as later events need to know it.
+/// A tool call, as far as later events need it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// The tool's name for people, where it brings one.
+    /// The tool's own title, if it has one.
     pub(crate) title: Option<String>,
     pub(crate) arguments: Value,
     output: OutputTail,
-    /// How much of its output is in the client's terminal, if it has one.
+    /// How much of its output the client's terminal has, if it has one.
     in_terminal: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Call {
         }
     }
 
-    /// The call that a permission is asked for, with paths as short as they can be.
+    /// The call of a permission request, with paths as short as possible.
     pub(crate) fn of_request(request: &PermissionRequest, cwd: &Path) -> Self {
         let asked = RequestedCall::new(request, cwd);
         Self::new(asked.tool, asked.title.as_deref(), Some(&asked.arguments))
@@ -62,7 +62,7 @@ impl Call {
         self.arguments.get(name)?.as_str()
     }
 
-    /// What the call does, in a line.
+    /// The call's title, in one line.
     fn heading(&self) -> String {
         let subject = subject(&self.arguments).map(first_line);
         let about = |verb: &str| subject.as_ref().map(|subject| format!("{verb} {subject}"));
@@ -94,7 +94,7 @@ impl Call {
         .collect()
     }
 
-    /// What the call is about to do to a file.
+    /// The change that the call is about to make to a file.
     fn preview(&self, cwd: &Path) -> Vec<ToolContent> {
         // Another program's change of several files.
         if let Some(changes) = self.arguments.get("changes").and_then(Value::as_array) {
@@ -127,7 +127,7 @@ impl Call {
         difference.into_iter().collect()
     }
 
-    /// A command begins: the client shows it in a terminal, under the id of the call.
+    /// Opens a terminal in the client for a command, under the call's id.
     pub(crate) fn open_terminal(&mut self, id: &str, cwd: &Path) -> Option<ToolCall> {
         if self.name != "bash" {
             return None;
@@ -144,7 +144,7 @@ impl Call {
         })
     }
 
-    /// More output of the running call. What is to be shown of it, if something is.
+    /// Adds output of the running call. Returns the part to show now, if any.
     pub(crate) fn more_output(&mut self, id: &str, text: &str, now: Timestamp) -> Option<ToolCall> {
         if let Some(shown) = &mut self.in_terminal {
             *shown += text.len();
@@ -166,7 +166,7 @@ impl Call {
 
     pub(crate) fn ended(&self, done: &ToolExecutionComplete, cwd: &Path) -> ToolCall {
         let mut content = Vec::new();
-        // The difference that was made says more than the words about it.
+        // The resulting diff says more than the text about it.
         if done.success {
             content = self.preview(cwd);
         }
@@ -210,7 +210,7 @@ impl Call {
         ToolCall {
             tool_call_id: done.tool_call_id.clone(),
             status: Some(if done.success { COMPLETED } else { FAILED }),
-            // What the terminal shows is said.
+            // The terminal already shows it.
             content: meta.is_none().then_some(content),
             raw_output,
             meta,
@@ -218,7 +218,7 @@ impl Call {
         }
     }
 
-    /// What a tool says: as it stands where it quotes files or programs, as Markdown otherwise.
+    /// A tool's text: verbatim if it quotes files or programs, otherwise Markdown.
     fn words(&self, said: &str) -> ToolContent {
         match kind(&self.name) {
             "execute" | "read" | "search" => fenced(said, ""),
@@ -264,7 +264,7 @@ fn terminal_output(id: &str, text: &str) -> Value {
     json!({ "terminal_output": { "terminal_id": id, "data": text } })
 }
 
-/// What editors show an icon for.
+/// The kind of a tool, for which editors show an icon.
 pub(crate) fn kind(tool: &str) -> &'static str {
     match ToolKind::of(tool) {
         ToolKind::Command => "execute",
@@ -285,7 +285,7 @@ pub(crate) fn text(text: &str) -> ToolContent {
     }
 }
 
-/// A text as it stands, in Markdown: between more backticks than are in it.
+/// A verbatim text in Markdown, between more backticks than it contains.
 pub(crate) fn fenced(quoted: &str, language: &str) -> ToolContent {
     let longest = quoted.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

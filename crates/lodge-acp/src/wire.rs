@@ -15,7 +15,7 @@ pub(crate) const PROTOCOL_VERSION: u16 = 1;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Initialize {
-    /// There is one version, whichever is asked for.
+    /// There is only one version, so the requested one is ignored.
     #[serde(rename = "protocolVersion")]
     pub(crate) _protocol_version: Value,
     #[serde(default, deserialize_with = "nullable")]
@@ -39,13 +39,13 @@ pub(crate) struct ClientCapabilities {
     pub(crate) fs: FileCapabilities,
     #[serde(deserialize_with = "nullable")]
     pub(crate) session: SessionFeatures,
-    /// What clients say beyond the protocol.
+    /// The client's extensions to the protocol.
     #[serde(rename = "_meta")]
     meta: Value,
 }
 
 impl ClientCapabilities {
-    /// Whether the client shows commands of the agent in terminals, as Zed does. It is no part of the protocol.
+    /// Whether the client shows the agent's commands in terminals, as Zed does. This is not part of the protocol.
     pub(crate) fn shows_terminals(&self) -> bool {
         self.meta["terminal_output"] == true
     }
@@ -99,7 +99,7 @@ pub(crate) struct OpenSession {
     pub(crate) mcp_servers: Vec<McpServer>,
 }
 
-/// An MCP server that the client brings. Without a type it is a program.
+/// An MCP server that the client supplies. Without a type, it is a program.
 #[derive(Debug, Deserialize)]
 pub(crate) struct McpServer {
     #[serde(rename = "type")]
@@ -167,7 +167,7 @@ pub(crate) struct CancelRequest {
     pub(crate) request_id: Value,
 }
 
-/// A piece of what somebody says.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(crate) enum ContentBlock {
@@ -218,7 +218,7 @@ pub(crate) struct SessionNotification<'a> {
     pub(crate) update: &'a Update,
 }
 
-/// What is new in a session.
+/// An update of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "sessionUpdate", rename_all = "snake_case")]
 pub(crate) enum Update {
@@ -228,7 +228,7 @@ pub(crate) enum Update {
     ToolCall(ToolCall),
     #[serde(rename = "tool_call_update")]
     ToolCallChange(ToolCall),
-    /// What comes seldom, with its tag.
+    /// A rare update, with its tag.
     #[serde(untagged)]
     Other(Value),
 }
@@ -241,7 +241,7 @@ pub(crate) struct Chunk {
     pub(crate) message_id: Option<String>,
 }
 
-/// A tool call, or what is new about one: then only the id is certain to be there.
+/// A tool call, or changes to one: then only the id is certain to be there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolCall {

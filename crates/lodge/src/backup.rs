@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::restore::restore;
 use crate::{listing::count, serve::print_line};
 
-/// The first and the last entry of a backup.
+/// First and last entry of a backup.
 const BEGINNING: &str = "lodge-backup.json";
 const END: &str = "lodge-backup-end.json";
 const FORMAT: u32 = 1;
 
-/// What is about a running host, or can be made again, or speaks of files that are no part of the home.
+/// Files about a running host, files that can be recreated, and files about things outside the home.
 const LEFT_OUT: [&str; 7] = [
     "host.json",
     "lodge.lock",
@@ -62,7 +62,7 @@ struct End {
     files: u64,
 }
 
-/// Makes a backup.
+/// Creates a backup.
 pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
     if !home.join("session-state").is_dir() {
         bail!(
@@ -75,7 +75,7 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
         Some(file) => file.clone(),
         None => PathBuf::from(format!("lodge-backup-{}.tar.gz", now.strftime("%Y-%m-%d-%H%M%S"))),
     };
-    // It holds the token and whatever was said.
+    // It contains the token and all conversations.
     let out = File::options().write(true).create_new(true).mode(0o600).open(&file);
     let mut out = out.with_context(|| format!("Cannot write {}", file.display()))?;
     let written = write(home, &mut out, &now.timestamp().to_string()).and_then(|files| {
@@ -95,7 +95,7 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            // Half a backup is none.
+            // An incomplete backup is useless.
             let _ = fs::remove_file(&file);
             Err(error.context(format!("Cannot create {}", file.display())))
         }
@@ -127,11 +127,11 @@ struct Archive<W: Write> {
 }
 
 impl<W: Write> Archive<W> {
-    /// Adds what is in a directory: its files before its directories, because a list of changes names contents that lie
-    /// beneath it, and those are there before they are named.
+    /// Adds a directory: its files before its subdirectories, because a list of changes names contents in them, which
+    /// exist before they are named.
     fn directory(&mut self, from: &Path, name: &Path) -> Result<()> {
         let entries = match fs::read_dir(from) {
-            // Somebody deleted the session meanwhile.
+            // The session was deleted meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.with_context(|| format!("Cannot read {}", from.display()))?,
         };
@@ -170,7 +170,7 @@ impl<W: Write> Archive<W> {
 
     fn file(&mut self, path: &Path, name: &Path) -> Result<()> {
         let text = name.to_string_lossy();
-        // Made again from the log; parts of a database that its copy holds already; files about to be renamed.
+        // Recreated from the log, part of a database that is copied as a whole, or about to be renamed.
         if text.ends_with("events.idx")
             || text.ends_with("-wal")
             || text.ends_with("-shm")
@@ -218,7 +218,7 @@ fn header(mode: u32, length: u64, time: i64) -> tar::Header {
     header
 }
 
-/// How long the part of a log is that consists of whole lines; the file is at its beginning afterwards.
+/// The length of the part of a log that consists of whole lines. Afterwards, the file is at its beginning.
 fn whole_lines(file: &mut File) -> io::Result<u64> {
     const PIECE: u64 = 64 << 10;
     let mut end = file.metadata()?.len();
@@ -238,7 +238,7 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// A copy of a database as it is between two of its changes.
+/// A consistent copy of a database.
 fn copy_database(path: &Path) -> Result<File> {
     let dir = tempfile_dir()?;
     let copy = dir.join("copy.db");
@@ -254,7 +254,7 @@ fn copy_database(path: &Path) -> Result<File> {
     made
 }
 
-/// A directory of our own for the copy of a database.
+/// A private directory for the copy of a database.
 fn tempfile_dir() -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     let dir = std::env::temp_dir().join(format!("lodge-backup-{}", uuid::Uuid::new_v4()));
@@ -262,7 +262,8 @@ fn tempfile_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A file of which exactly so much is read. One that became shorter meanwhile is an error, not a hole in the archive.
+/// A file of which exactly this many bytes are read. One that became shorter meanwhile is an error, not a hole in the
+/// archive.
 struct Exact {
     file: io::Take<File>,
     left: u64,

@@ -18,23 +18,23 @@ use tokio::{
     sync::mpsc,
 };
 
-/// What a person at the terminal does.
+/// Input from the person at the terminal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Heard {
-    /// Types a line.
+    /// A typed line.
     Line(String),
-    /// Says that no more lines come.
+    /// The end of the input.
     End,
-    /// Presses Ctrl-C.
+    /// Ctrl-C.
     Interrupt,
-    /// Gives the terminal another size.
+    /// A new size of the terminal.
     Resized(Size),
-    /// Has left.
+    /// The person is gone.
     Gone,
 }
 
-/// What a command in the host sends to where it is shown.
+/// Output of a command in the host, on its way to the guest's terminal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Shown {
@@ -46,14 +46,14 @@ pub(crate) enum Shown {
 /// Columns and rows of a terminal.
 pub(crate) type Size = (u16, u16);
 
-/// Which ends of the program are a terminal.
+/// Which streams of the program are a terminal.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Terminal {
     pub(crate) stdin: bool,
     pub(crate) stderr: bool,
-    /// The size of a terminal that can be drawn on, where all output goes to it.
+    /// The terminal's size, if it can be drawn on and all output goes to it.
     pub(crate) screen: Option<Size>,
-    /// The colours that its variables ask for.
+    /// The colours that its environment asks for.
     pub(crate) scheme: Scheme,
 }
 
@@ -70,19 +70,19 @@ impl Terminal {
         }
     }
 
-    /// Whether somebody can be asked.
+    /// Whether there is a person to ask.
     pub(crate) fn has_person(self) -> bool {
         self.stdin && self.stderr
     }
 }
 
-/// The two streams that a command prints to, and what it hears.
+/// The two output streams of a command, and its input.
 pub(crate) struct Console {
     pub(crate) out: Box<dyn Write + Send>,
     pub(crate) err: Box<dyn Write + Send>,
     pub(crate) terminal: Terminal,
     heard: mpsc::UnboundedReceiver<Heard>,
-    /// Where what is heard comes from, as long as nobody listens.
+    /// The source of the input, until it is first needed.
     source: Option<Source>,
     wire: Option<(OwnedWriteHalf, Arc<Mutex<Vec<u8>>>)>,
 }
@@ -93,7 +93,7 @@ struct Source {
 }
 
 impl Console {
-    /// That of this process.
+    /// The console of this process.
     pub(crate) fn own() -> Self {
         Self::new(
             Box::new(BufWriter::new(io::stdout())),
@@ -133,7 +133,7 @@ impl Console {
         }
     }
 
-    /// What the person does next. Lines are read only where there is a person.
+    /// The next input. Lines are read only if there is a person.
     pub(crate) async fn heard(&mut self) -> Heard {
         if let Some(source) = self.source.take() {
             match source.wire {
@@ -147,13 +147,13 @@ impl Console {
         }
     }
 
-    /// A line of the answer.
+    /// Prints a line of the answer.
     pub(crate) fn say(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.out, "{line}")?;
         self.out.flush()
     }
 
-    /// Makes visible what was printed. Waits for a guest that reads slowly.
+    /// Flushes the output. Waits for a guest that reads slowly.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         self.out.flush()?;
         if let Some((wire, buffer)) = &mut self.wire {
@@ -163,16 +163,16 @@ impl Console {
         Ok(())
     }
 
-    /// Tells a guest how the command ended.
+    /// Tells a guest the command's exit code.
     pub(crate) async fn exit(mut self, code: u8) {
         if let Some((_, buffer)) = &self.wire {
             push(buffer, &Shown::Exit(code));
         }
-        // Whoever has left need not be told.
+        // A guest that is gone needs no answer.
         let _ = self.flush().await;
     }
 
-    /// Asks a question that is answered by a line. Nothing when nobody can answer.
+    /// Asks a question that is answered with a line. `None` if nobody can answer.
     pub(crate) async fn ask(&mut self, question: &str) -> io::Result<Option<String>> {
         if !self.terminal.has_person() {
             return Ok(None);
@@ -190,10 +190,10 @@ impl Console {
     }
 }
 
-/// Hears the person at this process's terminal.
+/// Reads the input of this process's terminal.
 fn hear_own(into: &mpsc::UnboundedSender<Heard>, lines: bool) {
     let interrupts = into.clone();
-    // One listener for all of them: one made anew would miss what comes in between.
+    // A single listener: a new one for each signal would miss those in between.
     if let Ok(mut signals) = signal(SignalKind::interrupt()) {
         tokio::spawn(
             async move { while signals.recv().await.is_some() && interrupts.send(Heard::Interrupt).is_ok() {} },
@@ -205,13 +205,13 @@ fn hear_own(into: &mpsc::UnboundedSender<Heard>, lines: bool) {
     hear_sizes(into.clone());
 }
 
-/// The size of this process's terminal; nothing where it has none.
+/// The size of this process's terminal; `None` without one.
 fn size() -> Option<Size> {
     let size = crossterm::terminal::size().ok()?;
     (size.0 > 0 && size.1 > 0).then_some(size)
 }
 
-/// Hears when this process's terminal gets another size.
+/// Reports when this process's terminal is resized.
 pub(crate) fn hear_sizes(into: mpsc::UnboundedSender<Heard>) {
     let Ok(mut signals) = signal(SignalKind::window_change()) else {
         return;
@@ -225,8 +225,8 @@ pub(crate) fn hear_sizes(into: mpsc::UnboundedSender<Heard>) {
     });
 }
 
-/// Reads lines from standard input. A thread of its own: reading from a terminal cannot be cancelled, and must not keep the
-/// runtime from ending.
+/// Reads lines from standard input, in a separate thread: reading from a terminal cannot be cancelled, and must not
+/// keep the runtime from ending.
 pub(crate) fn read_lines(into: mpsc::UnboundedSender<Heard>) {
     std::thread::spawn(move || {
         for line in io::stdin().lines() {
@@ -250,7 +250,7 @@ async fn hear_guest(wire: OwnedReadHalf, into: mpsc::UnboundedSender<Heard>) {
     let _ = into.send(Heard::Gone);
 }
 
-/// Prints into the frames that go to a guest.
+/// Writes into the frames for a guest.
 struct Sink {
     buffer: Arc<Mutex<Vec<u8>>>,
     frame: fn(String) -> Shown,
@@ -258,7 +258,7 @@ struct Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Everything that is printed is text, but may be cut anywhere.
+        // All output is text, but may be cut anywhere.
         let whole = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
         let (text, length) = match whole {
             0 => (String::from_utf8_lossy(bytes).into_owned(), bytes.len()),
@@ -275,7 +275,7 @@ impl Write for Sink {
 
 fn push(buffer: &Mutex<Vec<u8>>, frame: &Shown) {
     let mut buffer = buffer.lock();
-    // Frames hold text and numbers, which can always be written.
+    // Frames contain only text and numbers, which can always be serialised.
     let _ = serde_json::to_writer(&mut *buffer, frame);
     buffer.push(b'\n');
 }

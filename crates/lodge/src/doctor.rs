@@ -17,10 +17,10 @@ use lodge_tools::{
 
 use crate::{door, listing::count, mcp, serve::print_line, setup};
 
-/// How long a provider may take to answer.
+/// Time limit for a provider's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The page, and whether something on it is broken.
+/// The page, and whether anything on it is broken.
 #[derive(Default)]
 pub(crate) struct Page {
     broken: bool,
@@ -35,7 +35,7 @@ impl Page {
         print_line(&format!("  ✓ {}", text.as_ref()));
     }
 
-    /// Something that works, and could be better.
+    /// Something that works, but could be better.
     pub(crate) fn hint(&self, text: impl AsRef<str>) {
         print_line(&format!("  · {}", text.as_ref()));
     }
@@ -47,7 +47,7 @@ impl Page {
 }
 
 impl Page {
-    /// A kind of thing that files bring.
+    /// Reports one kind of files.
     fn found<T>(&mut self, head: &str, docs: &str, found: &Found<T>, name: impl Fn(&T) -> String) {
         self.head(head);
         let names: Vec<String> = found.all.iter().map(name).collect();
@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// Writes the page.
+/// Prints the page.
 pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     let mut page = Page::default();
     print_line(&format!("Lodge {}", env!("CARGO_PKG_VERSION")));
@@ -88,7 +88,7 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
 fn place(page: &mut Page, home: &Path) {
     page.head("Home");
     if !home.exists() {
-        // The first directory that is there must take a new one.
+        // The first existing parent must be writable.
         let above = home.ancestors().find(|above| above.exists()).unwrap_or(home);
         match try_writing(above) {
             Ok(()) => page.hint(format!("{} will be created with the first session", home.display())),
@@ -125,7 +125,7 @@ fn place(page: &mut Page, home: &Path) {
     }
 }
 
-/// Writes a file that goes again. Some bytes have to reach the disk, or a full one would not be noticed.
+/// Writes a file and removes it. Some bytes have to reach the disk, or a full disk would go unnoticed.
 fn try_writing(directory: &Path) -> std::io::Result<()> {
     let path = directory.join(format!(".lodge-doctor-{}", std::process::id()));
     let written = std::fs::File::create_new(&path).and_then(|mut file| {
@@ -170,7 +170,7 @@ async fn models(page: &mut Page, home: &Path) {
     }
 }
 
-/// What is wrong with the model of new sessions, when it is to come from a provider whose list lacks it.
+/// Whether the model of new sessions is missing from its provider's list, with the text that says so.
 fn lacking(models: &Catalogue, default: &str, provider: &str, list: &[ModelInfo]) -> Option<String> {
     let (of, name) = models.at_provider(default)?;
     // A provider that lists nothing has no list.
@@ -248,7 +248,7 @@ fn protection(page: &mut Page, home: &Path) {
     }
 }
 
-/// Servers are started as a session would start them: only so it is known whether they work.
+/// Starts the servers as a session would: only that shows whether they work.
 async fn servers(page: &mut Page, home: &Path) {
     page.head("MCP servers");
     let known = match mcp::known(home) {
@@ -279,7 +279,7 @@ async fn servers(page: &mut Page, home: &Path) {
     }
 }
 
-/// Skills, agents and commands that files bring to sessions here.
+/// Reports skills, agents and commands that files bring to sessions here.
 fn custom(page: &mut Page, home: &Path) {
     let cwd = std::env::current_dir().unwrap_or_default();
     let places = Places::of_user(home);

@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use lodge_door::lacks_room;
 use serde::{Deserialize, Serialize};
 
-/// The note, in the home.
+/// The note's file in the home.
 const DISCOVERY: &str = "host.json";
 
-/// What the note says.
+/// The contents of the note.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Note {
@@ -21,31 +21,31 @@ pub(crate) struct Note {
     pub(crate) version: String,
     #[serde(default)]
     pub(crate) pid: u32,
-    /// Whether a client started it, so that any client may start it again.
+    /// Whether a client started the host: then any client may start it again.
     #[serde(default)]
     pub(crate) background: bool,
-    /// Where AHP clients connect: `ws://…`, `wss://…` or `unix:…`.
+    /// Address for AHP clients: `ws://…`, `wss://…` or `unix:…`.
     pub(crate) ahp: String,
-    /// Where clients of the Copilot SDKs connect.
+    /// Address for clients of the Copilot SDKs.
     #[serde(default)]
     pub(crate) copilot: String,
-    /// The socket on which AHP clients of this machine need no token.
+    /// Socket on which AHP clients of this machine need no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
     /// The same for clients of the Copilot SDKs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sdk_socket: Option<PathBuf>,
-    /// The socket by which other programs of Lodge hand on their connections and commands.
+    /// Socket on which other Lodge programs hand over connections and commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) join_socket: Option<PathBuf>,
 }
 
-/// Where the note is that tells where the host of a home is.
+/// The path of the note.
 pub(crate) fn discovery(home: &Path) -> PathBuf {
     home.join(DISCOVERY)
 }
 
-/// Where the host of a home is. A host that was killed leaves its note behind.
+/// Reads the note. A killed host leaves its note behind.
 pub(crate) fn find(home: &Path) -> Result<Option<Note>> {
     let path = discovery(home);
     let text = match std::fs::read_to_string(&path) {
@@ -56,23 +56,23 @@ pub(crate) fn find(home: &Path) -> Result<Option<Note>> {
     Ok(Some(note))
 }
 
-/// The host that runs on a home: somebody answers where the note says.
+/// The host that runs on a home: something answers at the address in the note.
 pub(crate) fn running(home: &Path) -> Result<Option<Note>> {
     let Some(note) = find(home)? else { return Ok(None) };
     let Some(socket) = &note.join_socket else {
-        // Without a socket nobody can be asked; the note is all there is.
+        // Without a socket, nothing can be asked; the note is all there is.
         return Ok(Some(note));
     };
     Ok(UnixStream::connect(socket).is_ok().then_some(note))
 }
 
-/// Whether a host that clients may start again was killed: its note is there, and nobody answers.
+/// Whether a host that clients may start again was killed: its note exists, but nothing answers.
 pub(crate) fn was_killed(home: &Path) -> Result<bool> {
     let background = find(home)?.is_some_and(|note| note.background);
     Ok(background && running(home)?.is_none())
 }
 
-/// Takes away the note of a host that was killed, so that no client starts it again.
+/// Removes the note of a killed host, so that no client starts it again.
 pub(crate) fn forget(home: &Path) -> Result<()> {
     match std::fs::remove_file(discovery(home)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -92,7 +92,7 @@ pub(crate) fn token_file(home: &Path) -> PathBuf {
     home.join("token")
 }
 
-/// The note that tells where the host is, for as long as it runs.
+/// The host's note, kept while the host runs.
 pub(crate) struct Discovery {
     path: PathBuf,
     note: Note,
@@ -105,7 +105,7 @@ impl Discovery {
             note,
         };
         match published.write() {
-            // Clients that were told the address still come in; the note is written once there is room.
+            // Clients that know the address still connect; the note is written once there is room.
             Err(error) if lacks_room(&error) => {
                 tracing::warn!(%error, "Cannot write {}", published.path.display());
             }
@@ -118,7 +118,7 @@ impl Discovery {
         replace(&self.path, &self.note)
     }
 
-    /// Says that the host is about to stop, so that no client starts it again.
+    /// Records that the host is about to stop, so that no client starts it again.
     pub(crate) fn stopping(&self) -> io::Result<()> {
         let note = Note {
             background: false,
@@ -127,7 +127,7 @@ impl Discovery {
         replace(&self.path, &note)
     }
 
-    /// Writes it again where somebody deleted it.
+    /// Writes the note again if somebody deleted it.
     pub(crate) fn keep(&self) -> io::Result<()> {
         match self.path.try_exists()? {
             true => Ok(()),

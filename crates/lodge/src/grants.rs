@@ -7,7 +7,7 @@ use lodge_files::Grants;
 
 use crate::{cli::GrantsCommand, serve::print_line};
 
-/// Lists, allows, takes back.
+/// Lists, allows or revokes grants.
 pub(crate) fn run(home: &Path, command: Option<&GrantsCommand>) -> Result<ExitCode> {
     let grants = Grants::of_home(home);
     match command {

@@ -22,11 +22,11 @@ use crate::{
     prune, run, serve, sessions, setup,
 };
 
-/// How long a program may take to say what it wants, and how much that may be.
+/// Time and size limits for a program's request.
 const HELLO: Duration = Duration::from_secs(10);
 const LONGEST_HELLO: u64 = 64 << 20;
 
-/// Whether a command changes something, so that it goes through the host that runs.
+/// Whether a command changes something, so that it goes through the running host.
 pub(crate) fn is_for_host(command: &Command) -> bool {
     matches!(
         command,
@@ -66,7 +66,7 @@ pub(crate) async fn execute(host: &Host, command: Command, input: &str, console:
     }
 }
 
-/// What guests come to.
+/// What guests can use.
 pub(crate) struct Guests {
     pub(crate) host: Host,
     pub(crate) sdks: Server,
@@ -74,15 +74,15 @@ pub(crate) struct Guests {
 }
 
 enum Wish {
-    /// The SDKs' wire, with options of the guest's own.
+    /// The SDKs' wire, with the guest's own options.
     Sdk(Box<ServerOptions>),
     Command(Box<Command>),
-    /// An editor's connection, and how the configuration is read again for it.
+    /// An editor's connection, and how its configuration is read again.
     Editor(lodge_acp::Reload),
 }
 
 impl Guests {
-    /// Serves them, for as long as the future is polled.
+    /// Serves guests until the future is dropped.
     pub(crate) async fn serve(self: Arc<Self>, mut listener: LocalListener) {
         loop {
             let (stream, admitted) = listener.accept().await;
@@ -125,7 +125,7 @@ impl Guests {
                 let mut console = Console::of_guest(stream, hello.terminal);
                 let done = execute(&host, *command, &hello.input, &mut console).await;
                 let code = done.unwrap_or_else(|error| {
-                    // What it is printed to is memory.
+                    // Writing to memory cannot fail.
                     let _ = writeln!(console.err, "error: {}", crate::describe(&error));
                     1
                 });
@@ -134,7 +134,8 @@ impl Guests {
         }
     }
 
-    /// Serves clients of other hosts of the fleet. Apps, editors and commands were checked there; AHP clients are checked here, too.
+    /// Serves clients of other hosts of the fleet. Apps, editors and commands were checked on their own host; AHP
+    /// clients are checked here, too.
     #[cfg(feature = "fleet")]
     pub(crate) fn serving(self: Arc<Self>, ahp: lodge_ahp::Ahp) -> impl Fn(Wire, UnixStream, &str) {
         move |wire, stream, from| {
@@ -157,7 +158,7 @@ impl Guests {
         }
     }
 
-    /// What a guest wants, and the host on its behalf.
+    /// A guest's request, and a handle to the host on its behalf.
     fn understand(&self, hello: &Hello) -> Result<(Host, Wish)> {
         let own = env!("CARGO_PKG_VERSION");
         if hello.version != own {
@@ -166,7 +167,7 @@ impl Guests {
                 hello.version
             );
         }
-        // What another host hands on is done with the variables of this one.
+        // Requests from another host run with this host's environment.
         let environment = match hello.session {
             None => Environment::of(hello.environment.iter().cloned()),
             Some(_) => Environment::of(std::env::vars_os()),
@@ -208,7 +209,7 @@ impl Guests {
     }
 }
 
-/// The session that a command goes on with, as it names it.
+/// The session that a command continues, as the command names it.
 fn session_of(command: &mut Command) -> Option<&mut String> {
     match command {
         Command::Run(RunArgs { resume, .. }) => resume.as_mut(),
@@ -217,8 +218,8 @@ fn session_of(command: &mut Command) -> Option<&mut String> {
     }
 }
 
-/// Hands a command on to the host that has the session it goes on with; gives the stream back when that is this one. The caller's
-/// variables stay here.
+/// Forwards a command to the host that has the session it continues. Returns the stream if that is this host. The
+/// caller's environment is not sent.
 async fn hand_on_command(
     host: &Host,
     command: &mut Command,
@@ -232,7 +233,7 @@ async fn hand_on_command(
         return Some(stream);
     }
     let session = sessions::find(host.home(), wanted).unwrap_or_else(|_| wanted.clone());
-    // What is wrong is said by whoever opens the session.
+    // Errors are reported when the session is opened.
     let Ok(Some(mut link)) = host.way_to(&session, Wire::Command).await else {
         return Some(stream);
     };
@@ -273,7 +274,7 @@ async fn hand_on_command(
 }
 
 fn reply(reply: &Reply) -> String {
-    // Only text is in it, which can always be written.
+    // It contains only text, which can always be serialised.
     serde_json::to_string(reply).unwrap_or_default() + "\n"
 }
 

@@ -22,7 +22,7 @@ use crate::{
     view::plain,
 };
 
-/// Writes a session as a page.
+/// Exports a session.
 pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {
     let home = Home::open_unlocked_read_only(home)?;
     let id = find(&home, id)?;
@@ -47,7 +47,7 @@ pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&P
     Ok(ExitCode::SUCCESS)
 }
 
-/// Brings sessions in.
+/// Imports sessions.
 pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> Result<u8> {
     let paths = match paths {
         [] => {
@@ -104,14 +104,14 @@ pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> R
     Ok(u8::from(failed > 0))
 }
 
-/// Where the Copilot CLI keeps its sessions.
+/// The Copilot CLI's home.
 fn copilot_home(host: &Host) -> Option<PathBuf> {
     let environment = host.environment();
     let given = environment.get("COPILOT_HOME").map(PathBuf::from);
     given.or_else(|| Some(PathBuf::from(environment.get("HOME")?).join(".copilot")))
 }
 
-/// Copies a session.
+/// Forks a session.
 pub(crate) async fn fork(
     host: &Host,
     id: &str,
@@ -133,7 +133,7 @@ pub(crate) async fn fork(
             }
             match points.get(turn) {
                 None => None,
-                // Up to what was recorded before the next message.
+                // Up to the events before the next message.
                 Some(next) => {
                     let mut last = None;
                     for event in session.history()?.events() {
@@ -156,7 +156,7 @@ pub(crate) async fn fork(
     Ok(0)
 }
 
-/// Takes a session back by `input` messages, or (without) puts back what was taken back.
+/// Rewinds a session by `input` messages; without `input`, undoes the last rewind.
 pub(crate) async fn rewind(host: &Host, id: &str, input: Option<String>, console: &mut Console) -> Result<u8> {
     let id = find_for(host, id)?;
     let session = host.open_session(&id).await?;
@@ -164,7 +164,7 @@ pub(crate) async fn rewind(host: &Host, id: &str, input: Option<String>, console
         Some(input) => session.invoke("rewind", &input).await,
         None => session.invoke("undo", "").await,
     };
-    // The session goes without having been taken up: nothing is recorded of that.
+    // The session was not resumed, so its end is not recorded.
     drop(session);
     match done? {
         Some(Invoked::Done(text)) => {

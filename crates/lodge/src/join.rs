@@ -26,14 +26,14 @@ use crate::{
     door, guest, launch, run, setup,
 };
 
-/// How long a host may take to let go of the home, or to say where it is.
+/// Time limit for a host to release the home, or to say where it is.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a host that took the connection may take to answer.
+/// Time limit for a host to answer on an accepted connection.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long standard input may be silent before the person is told what is waited for.
+/// How long standard input may be silent before the person is told what Lodge waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a program says when it comes to a running host.
+/// The request with which a program comes to a running host.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Hello {
@@ -42,14 +42,14 @@ pub(crate) struct Hello {
     pub(crate) cwd: OsString,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) terminal: Terminal,
-    /// What was piped into the command.
+    /// Piped input of the command.
     pub(crate) input: String,
-    /// The session that the command goes on with, where another host of the fleet hands it on.
+    /// The session that the command continues, if another host of the fleet forwards it.
     #[serde(default)]
     pub(crate) session: Option<String>,
 }
 
-/// What the host answers.
+/// The host's answer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Reply {
@@ -71,15 +71,15 @@ impl Hello {
     }
 }
 
-/// A host to work with.
+/// A host that can be used.
 pub(crate) enum Reached {
-    /// One of our own.
+    /// A host in this process.
     Own(Host),
-    /// The one that runs, at the other end.
+    /// The connection to the running host.
     Running(UnixStream),
 }
 
-/// Gets a host: the running one, or, where there is none, one of our own.
+/// Reaches the running host, or starts one in this process if none runs.
 pub(crate) async fn reach(
     home: &Path,
     sync: SyncPolicy,
@@ -98,12 +98,12 @@ pub(crate) async fn reach(
         if Instant::now() > patience {
             bail!("{locked}, and it does not say where it can be reached. Stop it, or use another --home.");
         }
-        // It is about to start or to stop.
+        // The host is about to start or stop.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Connects to the host of a home. Nothing when there is none yet, or none any more.
+/// Connects to the host of a home. `None` if none runs.
 pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStream>> {
     let Some(note) = door::find(home)? else { return Ok(None) };
     if note.version != hello.version {
@@ -128,10 +128,10 @@ pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStr
     let mut line = serde_json::to_vec(hello)?;
     line.push(b'\n');
     let answered = async {
-        // One that may not come in is told so before it has said everything.
+        // A refused guest gets the answer before it has sent everything.
         let sent = stream.write_all(&line).await;
         let mut answer = Vec::new();
-        // Byte by byte: what comes behind the line is for others.
+        // Byte by byte: anything after the line is for other readers.
         while let Ok(byte) = stream.read_u8().await
             && byte != b'\n'
         {
@@ -151,12 +151,12 @@ pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStr
             Ok(Reply::Refused(why)) => bail!("The host on {} refused: {why}", home.display()),
             Err(_) => bail!("The host on {} sent an unexpected answer", home.display()),
         },
-        // It went away meanwhile.
+        // The host stopped meanwhile.
         _ => Ok(None),
     }
 }
 
-/// Hands a client's connection on, until either side closes it. False when the host ended it.
+/// Carries a client's connection until either side closes it. False if the host ended it.
 pub(crate) async fn hand_on(
     stream: UnixStream,
     mut input: impl AsyncRead + Unpin,
@@ -171,18 +171,18 @@ pub(crate) async fn hand_on(
         () = &mut down => return false,
         _ = tokio::io::copy(&mut input, &mut to_host) => {}
     }
-    // The client has said all: the host ends what is left and closes.
+    // The client is finished: the host ends the rest and closes.
     let _ = to_host.shutdown().await;
     down.await;
     true
 }
 
-/// Carries an editor's connection to the host that runs on a home, or to one that is started for it.
+/// Carries an editor's connection to the host of a home, which is started if none runs.
 pub(crate) async fn editor(home: &Path) -> Result<ExitCode> {
     let hello = Hello::new(String::new());
     let stream = loop {
         launch::ensure(home).await?;
-        // A host that is about to stop is no more, and another one is started.
+        // A host that is about to stop does not answer, and another one is started.
         if let Some(stream) = connect(home, &hello).await? {
             break stream;
         }
@@ -194,7 +194,7 @@ pub(crate) async fn editor(home: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a command of this program in the running host, or in a host of its own.
+/// Runs a command in the running host, or in a host of its own.
 pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> Result<ExitCode> {
     let input = match &command {
         Command::Run(args) => {
@@ -211,7 +211,7 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
     match reach(home, sync, None, &hello).await? {
         Reached::Own(host) => {
             let mut console = Console::own();
-            // A session that was only taken back was not taken up, so it is not ended either.
+            // A session that was only rewound was not resumed, so it is not ended either.
             let ends = !matches!(command, Command::Sessions(SessionsCommand::Rewind { .. }));
             let code = guest::execute(&host, command, &hello.input, &mut console).await;
             if ends {
@@ -224,7 +224,7 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
     }
 }
 
-/// All of standard input, where it is not a terminal.
+/// All of standard input, unless it is a terminal.
 fn piped_input() -> Result<String> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -240,14 +240,14 @@ fn piped_input() -> Result<String> {
     let read = stdin.read_to_end(&mut bytes);
     drop(done);
     match read {
-        // Some programs are started without one.
+        // Some programs are started without standard input.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(String::new()),
         Err(error) => Err(error).context("Cannot read standard input"),
         Ok(_) => String::from_utf8(bytes).context("Standard input is not UTF-8 text"),
     }
 }
 
-/// Shows what a command in the running host prints, and tells it what the person does.
+/// Shows the output of a command in the running host, and sends it the person's input.
 async fn watch(stream: UnixStream) -> Result<ExitCode> {
     let (from_host, mut to_host) = stream.into_split();
     let mut lines = BufReader::new(from_host).lines();
@@ -284,7 +284,7 @@ async fn watch(stream: UnixStream) -> Result<ExitCode> {
         };
         let mut line = serde_json::to_vec(&said)?;
         line.push(b'\n');
-        // Should it be gone, reading says so.
+        // If the host is gone, reading reports it.
         let _ = to_host.write_all(&line).await;
     }
 }

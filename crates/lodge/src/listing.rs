@@ -9,14 +9,14 @@ use lodge_events::{Event, LodgeRewound, Payload};
 
 use crate::view::{plain, shorten};
 
-/// How much of an id is shown. The commands take the beginning of an id for the whole.
+/// How much of an id is shown. Commands accept the beginning of an id.
 const SHORT_ID: usize = 8;
-/// How much of the end of a log is looked at for its last event.
+/// How much of the end of a log is searched for its last event.
 const TAIL: u64 = 64 << 10;
-/// Titles longer than this are cut even where there is room.
+/// Titles are cut to this length, even if there is more room.
 const LONGEST_TITLE: usize = 60;
 
-/// One session.
+/// One session in the list.
 pub(crate) struct Row<'a> {
     pub(crate) id: &'a str,
     pub(crate) state: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The line, not wider than `width`.
+    /// The line, at most `width` columns wide.
     pub(crate) fn line(&self, width: usize) -> String {
         let id: String = self.id.chars().take(SHORT_ID).collect();
         let head = format!("{id:<SHORT_ID$}  {:<11}  {:>4}  ", self.state, self.age);
@@ -41,7 +41,7 @@ impl Row<'_> {
     }
 }
 
-/// The width of the terminal; what goes elsewhere is not cut.
+/// The width of the terminal; output to anything else is not cut.
 pub(crate) fn width() -> usize {
     if !std::io::stdout().is_terminal() {
         return usize::from(u16::MAX);
@@ -50,7 +50,7 @@ pub(crate) fn width() -> usize {
     size.map_or(80, |size| usize::from(size.ws_col)).max(20)
 }
 
-/// How long ago something was.
+/// How long ago something happened.
 pub(crate) fn age(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     let minutes = now.duration_since(then).as_mins();
     match minutes {
@@ -63,7 +63,7 @@ pub(crate) fn age(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     }
 }
 
-/// A directory as people write it.
+/// A directory, with `~` for the home.
 pub(crate) fn directory(cwd: Option<&str>) -> String {
     let cwd = plain(cwd.unwrap_or("-")).replace('\n', " ");
     let home = std::env::var("HOME").unwrap_or_default();
@@ -73,7 +73,7 @@ pub(crate) fn directory(cwd: Option<&str>) -> String {
     }
 }
 
-/// The end of a text, which of a path is what tells most.
+/// The end of a text. The end of a path says most.
 fn end_of(text: &str, longest: usize) -> String {
     let length = text.chars().count();
     match length <= longest {
@@ -84,11 +84,11 @@ fn end_of(text: &str, longest: usize) -> String {
     }
 }
 
-/// Whether a turn is under way in a session, by the last event of its log. Without a host nobody goes on with it.
+/// The state of a session according to the last event of its log. Without a host, nothing is running.
 pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
     let last = last_event(&dir.join("events.jsonl"));
     let within = last.is_some_and(|event| match (event.payload(), event.kind()) {
-        // With the end of a command of the person's own, all is done.
+        // A person's own command ends the work.
         (Payload::ToolExecutionComplete(done), _) => done.is_user_requested != Some(true),
         (_, "user.message" | "assistant.turn_start" | "assistant.message" | "assistant.reasoning") => true,
         (_, kind) => kind.starts_with("tool.") || kind.ends_with(".requested"),
@@ -100,7 +100,7 @@ pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
     }
 }
 
-/// The last event of the chain that is near the end of a log.
+/// The last event of the chain near the end of a log.
 fn last_event(log: &Path) -> Option<Event> {
     let mut file = std::fs::File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
@@ -111,14 +111,14 @@ fn last_event(log: &Path) -> Option<Event> {
     lines.find_map(|line| {
         let event = Event::parse(line.to_vec().into()).ok()?;
         let kind = event.kind();
-        // What a rewind hides says nothing of what is under way, which is nothing when one is made.
+        // Events that a rewind hides do not count, and nothing runs during a rewind.
         let counts = !event.is_beside() || event.is::<LodgeRewound>();
         let counts = counts && !kind.starts_with("session.") && !kind.starts_with("hook.");
         counts.then_some(event)
     })
 }
 
-/// A number with its noun, which follows it into the plural.
+/// A number with its noun, in the plural if needed.
 pub(crate) fn count(number: impl std::fmt::Display, noun: &str) -> String {
     let number = number.to_string();
     let plural = if number == "1" { "" } else { "s" };

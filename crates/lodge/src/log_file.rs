@@ -9,14 +9,14 @@ use std::{
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How large the file grows.
+/// Size limit of the file.
 const LARGEST: u64 = 4 << 20;
 
 pub(crate) fn path(home: &Path) -> PathBuf {
     home.join("host.log")
 }
 
-/// Opens it for adding lines. Says how long it is.
+/// Opens the file for appending. Returns its length.
 pub(crate) fn open(home: &Path) -> io::Result<(File, u64)> {
     let path = path(home);
     if fs::metadata(&path).is_ok_and(|log| log.len() >= LARGEST) {
@@ -30,7 +30,7 @@ pub(crate) fn open(home: &Path) -> io::Result<(File, u64)> {
     Ok((log, length))
 }
 
-/// Writes log lines to it for as long as a host runs.
+/// The log file of a running host.
 pub(crate) struct LogFile {
     home: PathBuf,
     state: Mutex<(File, u64)>,
@@ -53,7 +53,7 @@ impl<'a> MakeWriter<'a> for LogFile {
     }
 }
 
-/// One line on its way.
+/// One line being written.
 pub(crate) struct Line<'a>(&'a LogFile);
 
 impl Write for Line<'_> {

@@ -19,7 +19,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// The lines of this process that clients may listen to.
+/// Log lines of this process, for clients that subscribe to them.
 pub(crate) static LINES: LazyLock<Arc<Lines>> = LazyLock::new(Arc::default);
 
 /// A level, or levels of parts of the program (`info,lodge_ahp=debug`).
@@ -35,17 +35,17 @@ pub(crate) fn parse_level(text: &str) -> Result<String, String> {
     }
 }
 
-/// Logs go to standard error: standard output belongs to answers and to clients.
+/// Sends logs to standard error: standard output is for answers and clients.
 pub(crate) fn log_to_stderr(level: &str) {
     log_to(level, std::io::stderr);
 }
 
-/// Logs go somewhere else.
+/// Sends logs somewhere else.
 pub(crate) fn log_to<W>(level: &str, writer: W)
 where
     W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
-    // What the library says of MCP servers that fail is said by Lodge as well, to those whom it concerns.
+    // Lodge itself reports failures of MCP servers to the people concerned, so the library's lines are left out.
     let plain = ["off", "error", "warn", "info"].contains(&level);
     let level = if plain {
         format!("{level},rmcp=off")
@@ -58,7 +58,7 @@ where
         true => shown.event_format(Journal).boxed(),
         false => shown.boxed(),
     };
-    // Asked for every line, because listeners come and go; what is below this level is not even asked about.
+    // Evaluated for every line, because subscribers come and go; lines below this level are not even evaluated.
     let heard = dynamic_filter_fn(|about, _| about.target().starts_with("lodge") && LINES.are_heard(*about.level()))
         .with_max_level_hint(LevelFilter::INFO);
     let _ = tracing_subscriber::registry()
@@ -67,7 +67,7 @@ where
         .try_init();
 }
 
-/// Whether standard error is the journal of systemd, which says so by the file that it is.
+/// Whether standard error is systemd's journal, which a variable tells by the file's identity.
 fn goes_to_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
@@ -75,7 +75,7 @@ fn goes_to_journal() -> bool {
     rustix::fs::fstat(std::io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// Lines as the journal wants them: the level as a number in front, and no time, which it adds itself.
+/// Lines for the journal: the level as a number in front, and no time, which the journal adds.
 struct Journal;
 
 impl<S, N> FormatEvent<S, N> for Journal
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// Gives lines to clients.
+/// Passes lines to clients.
 struct Export;
 
 impl<S: Subscriber> Layer<S> for Export {
@@ -117,7 +117,7 @@ impl<S: Subscriber> Layer<S> for Export {
     }
 }
 
-/// A line as people read it: the message, then the rest.
+/// A readable line: the message, then the other fields.
 #[derive(Default)]
 struct Text {
     message: String,

@@ -15,9 +15,9 @@ use lodge_host::{
 
 use crate::{cli::McpCommand, listing::count, serve::print_line, setup};
 
-/// More than any server may take to start: a start ends by itself, one way or the other.
+/// Longer than any server may take to start: every start ends by itself.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How often it is said what is waited for.
+/// How often progress is reported.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<ExitCode> {
@@ -37,7 +37,7 @@ pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<Exi
     }
 }
 
-/// The servers that a session in this folder gets.
+/// The servers of a session in this folder.
 pub(crate) fn known(home: &Path) -> Result<Vec<Configured>> {
     let cwd = std::env::current_dir().unwrap_or_default();
     let configured = setup::config(home)?.mcp.servers();
@@ -86,7 +86,7 @@ fn source(source: Source) -> &'static str {
     }
 }
 
-/// Where a server is. Arguments and headers may hold secrets, so neither is shown.
+/// Where a server is. Arguments and headers may contain secrets, so neither is shown.
 fn place(transport: &Transport) -> String {
     match transport {
         Transport::Stdio { command, args, .. } if args.is_empty() => format!("runs {command}"),
@@ -97,7 +97,7 @@ fn place(transport: &Transport) -> String {
     }
 }
 
-/// Starts all of them, says what came of it, and ends them.
+/// Starts all servers, reports the result, and stops them.
 async fn check(home: &Path, known: Vec<Configured>) -> ExitCode {
     say_if_none(&known);
     let mut failed = false;
@@ -111,7 +111,7 @@ async fn check(home: &Path, known: Vec<Configured>) -> ExitCode {
     }
 }
 
-/// What became of a server, in a line.
+/// A server's state in one line.
 pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
     let name = &server.name;
     match server.status {
@@ -134,7 +134,7 @@ pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
     }
 }
 
-/// Starts servers as a session would. Answers how each is, and how many tools it has.
+/// Starts servers as a session would. Returns the state of each, and how many tools it has.
 pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerInfo, usize)> {
     let servers = servers_on_trial(home, std::env::current_dir().unwrap_or_default(), known);
     tokio::select! {
@@ -153,7 +153,7 @@ pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerI
     found
 }
 
-/// Says now and then which servers are on their way. Never ends.
+/// Reports from time to time which servers are still starting. Never ends.
 async fn tell_progress(servers: &Servers) {
     let begun = Instant::now();
     loop {
@@ -198,7 +198,7 @@ async fn login(home: &Path, known: &[Configured], name: &str, again: bool) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// The address of a server that is elsewhere.
+/// The address of a remote server.
 fn remote(known: &[Configured], name: &str) -> Result<String> {
     let server = known.iter().find(|server| server.name == name);
     let server = server.with_context(|| format!("There is no MCP server named {name}; `lodge mcp` lists them"))?;

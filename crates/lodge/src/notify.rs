@@ -2,7 +2,8 @@
 
 use std::{env, ffi::OsStr, io};
 
-/// The variable that names the manager's socket. What agents start is not to speak for the host.
+/// The variable that names the manager's socket. Programs that agents start must not get it, so that they cannot speak
+/// for the host.
 pub(crate) const VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// The host can be reached.

@@ -16,12 +16,12 @@ const PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Rules {
-    /// Such as `"90d"`: sessions in which nothing happened for longer are deleted.
+    /// Such as `"90d"`: sessions without activity for longer are deleted.
     #[serde(deserialize_with = "age")]
     max_age: Option<Duration>,
     /// How many sessions are kept.
     max_sessions: Option<usize>,
-    /// Such as `"10GB"`: how much they may take together.
+    /// Such as `"10GB"`: the size of all sessions together.
     #[serde(deserialize_with = "size")]
     max_size: Option<u64>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct PruneArgs {
     max_size: Option<u64>,
 }
 
-/// Runs it. Rules on the command line take the place of those in the configuration.
+/// Runs `lodge sessions prune`. Rules on the command line replace those in the configuration.
 pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) -> Result<u8> {
     let given = Retention {
         max_age: args.max_age,
@@ -113,20 +113,20 @@ async fn find(host: &Host, rules: Retention) -> Result<Vec<Expired>> {
     Ok(tokio::task::spawn_blocking(move || looked.expired(&rules)).await??)
 }
 
-/// Deletes a session, unless somebody took it up meanwhile.
+/// Deletes a session, unless somebody resumed it meanwhile.
 async fn delete(host: &Host, found: &Expired) -> Result<()> {
     let id = &found.session.id;
     if host.in_use(id) {
         return Ok(());
     }
     match host.delete(id).await {
-        // Somebody else was faster.
+        // Another program was faster.
         Err(lodge_host::HostError::NotFound(_)) => Ok(()),
         other => other.with_context(|| format!("{id} cannot be deleted")),
     }
 }
 
-/// Applies the rules of the configuration once a day, for as long as the future is polled.
+/// Applies the configured rules once a day, until the future is dropped.
 pub(crate) async fn keep_to(host: Host, rules: Retention) {
     if rules.is_empty() {
         return std::future::pending().await;

@@ -25,16 +25,16 @@ struct Asked {
     question: Question,
 }
 
-/// What is asked, and what was typed.
+/// Open questions and typed lines.
 pub(crate) struct Asker {
     /// Whether there is a person to ask.
     interactive: bool,
     waiting: VecDeque<Asked>,
-    /// Whether the person has seen the first of them.
+    /// Whether the person has seen the first question.
     shown: bool,
-    /// Lines that answer nothing yet.
+    /// Typed lines that have not been used as answers yet.
     typed: VecDeque<String>,
-    /// Whether no more lines come.
+    /// Whether the input has ended.
     ended: bool,
 }
 
@@ -49,17 +49,17 @@ impl Asker {
         }
     }
 
-    /// The person typed a line.
+    /// Adds a typed line.
     pub(crate) fn hear(&mut self, line: String) {
         self.typed.push_back(line);
     }
 
-    /// The person types no more: what is asked from now on is refused.
+    /// Ends the input: further questions are refused.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// The question that the person is to see now.
+    /// The next question to show to the person.
     pub(crate) fn unseen(&mut self) -> Option<&Asking> {
         let asked = self.waiting.front()?;
         match std::mem::replace(&mut self.shown, true) {
@@ -73,7 +73,7 @@ impl Asker {
         !self.waiting.is_empty()
     }
 
-    /// The next answer, if what was typed is one.
+    /// The next answer, if the typed text is one.
     pub(crate) fn answer(&mut self) -> Option<(String, Answer)> {
         let asked = self.waiting.front_mut().filter(|_| self.shown)?;
         let answer = match self.typed.pop_front() {
@@ -93,7 +93,7 @@ impl Asker {
         Some((asked.request, answer))
     }
 
-    /// Takes note of questions and of what was answered elsewhere.
+    /// Notes questions, and answers from other clients.
     pub(crate) fn take(&mut self, event: &Event) {
         if !self.interactive {
             return;
@@ -162,7 +162,7 @@ impl Asker {
     }
 }
 
-/// What is answered for somebody who does not answer.
+/// The answer for a person who does not answer.
 fn refusal(question: &Question) -> Answer {
     match question {
         Question::Permission => Answer::Permission(PermissionDecision::Deny { feedback: None }),
@@ -175,7 +175,7 @@ fn refusal(question: &Question) -> Answer {
     }
 }
 
-/// What a typed line means; nothing when it means nothing.
+/// Parses a typed line as an answer. `None` if it is not one.
 fn read_answer(question: &mut Question, line: &str) -> Option<Answer> {
     match question {
         Question::Form(form) => match form.take(line) {
@@ -217,7 +217,7 @@ fn read_answer(question: &mut Question, line: &str) -> Option<Answer> {
     }
 }
 
-/// What was chosen by its number or its name.
+/// The choice with this number or name.
 fn pick<'a>(choices: &'a [String], line: &str) -> Option<&'a String> {
     line.parse::<usize>()
         .ok()
@@ -225,7 +225,7 @@ fn pick<'a>(choices: &'a [String], line: &str) -> Option<&'a String> {
         .or_else(|| choices.iter().find(|choice| choice.eq_ignore_ascii_case(line)))
 }
 
-/// What can be done with a plan, for people.
+/// A text for each way to continue with a plan.
 fn in_words(action: &str) -> String {
     match action {
         "interactive" => "approve, and work step by step",
@@ -237,7 +237,7 @@ fn in_words(action: &str) -> String {
     .to_owned()
 }
 
-/// Choices to choose from by their numbers, a line each.
+/// Numbered choices, one per line.
 fn numbered(choices: impl Iterator<Item = String>) -> String {
     let lines = choices.enumerate();
     lines
@@ -245,7 +245,7 @@ fn numbered(choices: impl Iterator<Item = String>) -> String {
         .collect()
 }
 
-/// What is to be allowed.
+/// Describes a permission request.
 fn describe(request: &PermissionRequest) -> (String, Body) {
     if let PermissionRequest::Write(write) = request {
         let diff = write.diff.trim_end_matches('\n').to_owned();
@@ -275,7 +275,7 @@ fn describe(request: &PermissionRequest) -> (String, Body) {
     (title, Body::None)
 }
 
-/// What a server would say to the model.
+/// The prompt that a server would send to the model.
 fn said(request: Option<&serde_json::Value>) -> String {
     let messages = request.and_then(|request| request["messages"].as_array());
     let texts = messages.into_iter().flatten().map(|message| {

@@ -24,7 +24,7 @@ pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
     format!("{} ({commit}, {processor}-{system}{debug})", env!("CARGO_PKG_VERSION"))
 });
 
-/// The longest feed that is read, and how long that may take.
+/// Size and time limits for reading a feed.
 const LONGEST_FEED: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 const REDIRECTS: usize = 5;
@@ -77,7 +77,7 @@ pub(crate) async fn run(command: SelfCommand) -> Result<ExitCode> {
     })
 }
 
-/// The numbers of a version; what follows them does not count.
+/// The numbers of a version; anything after them is ignored.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let version = version.split(['-', '+']).next()?;
     let parts: Vec<u64> = version
@@ -94,7 +94,7 @@ async fn fetch(url: &str) -> Result<Vec<u8>> {
         match (response.status, response.header("location")) {
             (200, _) => return read(response).await,
             (301 | 302 | 303 | 307 | 308, Some(place)) => {
-                // From the safe to the unsafe is no way to go.
+                // A redirect from HTTPS to HTTP is refused.
                 ensure!(
                     place.starts_with("https://") || (place.starts_with("http://") && url.starts_with("http://")),
                     "it leads to {place}"

@@ -22,7 +22,7 @@ use crate::{
     view::View,
 };
 
-/// More than a terminal can be behind before it is cut off; it is not, since it is read from memory.
+/// More than a terminal can lag behind before it is disconnected. A local terminal reads from memory and never does.
 const QUEUE_BYTES: usize = 64 << 20;
 
 /// How a run ended, as its exit code tells.
@@ -30,7 +30,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub(crate) enum Exit {
     Finished = 0,
     Failed = 1,
-    /// It ended, and the last answer is not whole: cut off, filtered or empty.
+    /// It ended, but the last answer is cut off, filtered or empty.
     Incomplete = 3,
     Aborted = 130,
 }
@@ -41,7 +41,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Says which MCP servers the turn has to do without, and why.
+/// Says which MCP servers are missing from the turn, and why.
 fn tell_failed_servers(session: &Session, view: &mut View<'_>) -> io::Result<()> {
     for server in session.mcp().list() {
         if server.status == Status::Failed {
@@ -51,7 +51,7 @@ fn tell_failed_servers(session: &Session, view: &mut View<'_>) -> io::Result<()>
     Ok(())
 }
 
-/// Runs it. `input` is what was piped into the command.
+/// Runs `lodge run`. `input` is the piped input.
 pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut Console) -> Result<u8> {
     let text = prompt(&args.prompt, input);
     let session = open(host, &args).await?;
@@ -70,7 +70,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         calls: Arc::new(NoCalls),
     };
     let _attached = session.attach_client(client).await?;
-    // What was recorded for this run before anybody could listen is shown too, so that `--json` is the whole of it.
+    // Events from before the subscription are shown, too, so that `--json` is complete.
     let (history, mut events) = session.history_and_subscribe(QUEUE_BYTES)?;
     let scheme = crate::setup::config(host.home().path())?
         .terminal
@@ -87,7 +87,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         ..Prompt::default()
     };
     if let Some(answer) = session.say(prompt).await? {
-        // A command that is done already: no turn follows.
+        // The command is already finished: no turn follows.
         view.answer(&answer)?;
         return Ok(Exit::Finished as u8);
     }
@@ -101,7 +101,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         }
         if let Some(question) = asker.unseen() {
             view.question(question)?;
-            // What was typed before may be the answer.
+            // An earlier line may be the answer.
             continue;
         }
         view.waits(asker.is_asking());
@@ -131,7 +131,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
                         {
                             exit = Exit::Incomplete;
                         }
-                        // What the model said after that stands for it.
+                        // The model's later answer replaces it.
                         Payload::AssistantMessage(_) if exit == Exit::Incomplete && event.agent_id().is_none() => {
                             exit = Exit::Finished;
                         }
@@ -160,7 +160,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         }
     }
     if args.json && session.clients() <= 1 {
-        // Nobody else has it open, so this is its end for now, and `--json` is the whole of it.
+        // No other client has it open, so it ends here, and `--json` is complete.
         host.close(session.id()).await;
         while let Some(batch) = events.next_batch().await {
             for event in batch {
@@ -173,7 +173,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     Ok(exit as u8)
 }
 
-/// The words of the command line, and below them what was piped into the command.
+/// The words of the command line, followed by the piped input.
 fn prompt(words: &[String], input: &str) -> String {
     let words = words.join(" ");
     let words = match words.as_str() {
@@ -198,7 +198,7 @@ async fn answer_question(session: &Session, view: &mut View<'_>, request: &str, 
     Ok(())
 }
 
-/// Whoever read the output has left: stop the turn and say nothing more.
+/// The reader of the output is gone: stops the turn without a message.
 async fn stop_quietly(session: &Session, error: std::io::Error) -> Result<u8> {
     session.abort(AbortReason::UserInitiated).await?;
     if error.kind() == std::io::ErrorKind::BrokenPipe {

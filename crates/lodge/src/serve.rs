@@ -28,10 +28,10 @@ use crate::{
     notify, prune, remote, setup, vscode,
 };
 
-/// How often files are looked for that others need to find the host. Somebody may delete them, or the whole home.
+/// How often the files with which others find the host are checked. Somebody may delete them, or the whole home.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The arguments as an SDK gives them; nothing when this is not how an SDK starts the program.
+/// Parses the arguments of an SDK; `None` if this is not how an SDK starts the program.
 pub(crate) fn sdk_arguments(args: &[OsString]) -> Result<Option<ServerArgs>, String> {
     let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     lodge_copilot::parse_cli_args(&args)
@@ -54,7 +54,7 @@ fn github_host(environment: &Environment) -> String {
     }
 }
 
-/// Serves the SDK that started this program, and nobody else.
+/// Serves only the SDK that started this program.
 pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     crate::logging::log_to_stderr(match args.log_level.as_deref() {
         Some("none") => "off",
@@ -116,7 +116,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Hands every connection on to the running host.
+/// Hands every connection to the running host.
 async fn hand_on_all(home: &Path, hello: &Hello, listener: TcpListener) -> Result<()> {
     loop {
         let (socket, _) = listener.accept().await?;
@@ -131,7 +131,7 @@ async fn hand_on_all(home: &Path, hello: &Hello, listener: TcpListener) -> Resul
     }
 }
 
-/// How clients of the SDKs are served, by the arguments and the variables of the program that they started.
+/// Options for clients of the SDKs, from the arguments and environment of the program that they started.
 pub(crate) fn sdk_options(args: &ServerArgs, environment: &Environment, cwd: &Path) -> ServerOptions {
     let variable = |name: &str| environment.text(name);
     lodge_tools::hide_variables(args.auth_token_env.clone());
@@ -155,7 +155,7 @@ pub(crate) fn sdk_options(args: &ServerArgs, environment: &Environment, cwd: &Pa
     }
 }
 
-/// Listens for clients of the SDKs, where that is safe or somebody accepts that it is not.
+/// Listens for clients of the SDKs, if that is safe or explicitly accepted.
 async fn bind_for_sdk(host: &str, port: u16, options: &ServerOptions) -> Result<TcpListener> {
     let cannot = || format!("Cannot listen on {host}:{port}");
     let found = tokio::net::lookup_host((host, port)).await.with_context(cannot)?;
@@ -166,19 +166,20 @@ async fn bind_for_sdk(host: &str, port: u16, options: &ServerOptions) -> Result<
     TcpListener::bind(addresses.as_slice()).await.with_context(cannot)
 }
 
-/// When a host ends.
+/// When the host ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     WhenTold,
-    /// Also when no client is there and nothing works for a while. Such a host takes free ports where the usual ones are taken.
+    /// Also when no client is connected and nothing runs for a while. Such a host takes free ports if the usual ones
+    /// are in use.
     WhenUnneeded,
 }
 
-/// How long a home may be taken by a host that does not answer.
+/// How long to wait for a home whose host does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Opens a home for a host alone. One that was killed a moment ago has the home until the system closed the last of its
-/// files, so a home whose host does not answer is tried again.
+/// Opens a home for a single host. A host killed a moment ago keeps the home until the system has closed its files, so
+/// a home whose host does not answer is tried again.
 async fn open(home: &Path, sync: SyncPolicy, keeper: Option<Arc<dyn Keeper>>) -> Result<Host> {
     let patience = Instant::now() + PATIENCE;
     loop {
@@ -196,7 +197,7 @@ async fn open(home: &Path, sync: SyncPolicy, keeper: Option<Arc<dyn Keeper>>) ->
 /// Starts the host with all its faces and runs until it ends.
 pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: Ends) -> Result<ExitCode> {
     if ends == Ends::WhenUnneeded {
-        // The terminal that it was started from may go. It fails only for who leads a session already.
+        // The terminal from which it was started may close. This fails only if the process already leads a session.
         let _ = rustix::process::setsid();
     }
     #[cfg(feature = "fleet")]
@@ -208,7 +209,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let host = match open(home, global.sync, keeper).await {
         Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => {
             let why = format!("{error}. Stop it, connect to it, or use another --home.");
-            // Whoever started a host in the background looks for the one that has the home.
+            // The program that started the background host looks for the host that has the home.
             anyhow::ensure!(ends == Ends::WhenUnneeded, why);
             print_line(&why);
             return Ok(ExitCode::SUCCESS);
@@ -222,10 +223,11 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         }
         member.work(&host).await?;
     }
-    // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
+    // Ends processes that tools of a killed host left running. Scanning all processes takes a while, so it happens
+    // beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
     let door = Arc::new(Door::open(home)?);
-    // What agents start must be known as theirs before there is any of it.
+    // Before agents start any program, the host must be able to recognise theirs.
     lodge_door::adopt_orphans(&door);
     let sdk_listener = listen_for_sdks(args.sdk_port).await?;
     let sdk = sdk_listener.local_addr()?;
@@ -261,7 +263,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         default_directory: directory,
         lines: crate::logging::LINES.clone(),
         pricing,
-        // Links for people; a broken list of them keeps no host from starting.
+        // Links for people; errors in them do not keep the host from starting.
         other_hosts: remote::pages(home).unwrap_or_else(|error| {
             tracing::warn!("{}", crate::describe(&error));
             Vec::new()
@@ -329,7 +331,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
             "Page          {scheme}://{address}/ (pair a browser with: lodge pair)"
         ));
     }
-    // What is not a terminal is a file, a log or another program, and a token has no business there.
+    // Output that is not a terminal is a file, a log or another program, where a token does not belong.
     match door.token().filter(|_| std::io::stdout().is_terminal()) {
         Some(token) => {
             print_line(&format!("AHP clients   {place}?tkn={token}"));
@@ -398,14 +400,14 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     Ok(ExitCode::SUCCESS)
 }
 
-/// A socket on which programs of this user need no token. A host without one is still a host.
+/// A socket on which programs of this user need no token. The host also works without it.
 fn local_socket(door: &Arc<Door>, home: &Path, name: &str) -> Option<LocalListener> {
     LocalListener::bind(door.clone(), home, name)
         .inspect_err(|error| tracing::warn!("there is no local socket, so programs here need the token: {error}"))
         .ok()
 }
 
-/// Puts back what others need to find the host, where somebody deletes it.
+/// Restores the files with which others find the host, if somebody deletes them.
 async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>, listed: Arc<vscode::Listed>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -429,7 +431,7 @@ fn model_line(host: &lodge_host::Host) -> String {
     }
 }
 
-/// Until somebody wants the program to end: the person at its terminal, or whoever sends a signal.
+/// Waits for the end of the program: Ctrl-C or a signal.
 async fn stopped() -> AbortReason {
     #[cfg(unix)]
     {
@@ -446,7 +448,7 @@ async fn stopped() -> AbortReason {
     AbortReason::UserInitiated
 }
 
-/// A line on standard output, for whoever still reads it.
+/// Prints a line on standard output, if anybody still reads it.
 pub(crate) fn print_line(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout();
@@ -475,10 +477,11 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Where apps are without a port of their own choice.
+/// The usual port for apps.
 const SDK_PORT: u16 = 8765;
 
-/// Listens on the port that was asked for. The usual one may belong to the host of another user or home: then any will do.
+/// Listens on the requested port. The usual one may belong to the host of another user or home: then a free one is
+/// used.
 async fn listen_for_sdks(port: Option<u16>) -> anyhow::Result<TcpListener> {
     let wanted = port.unwrap_or(SDK_PORT);
     match TcpListener::bind(("127.0.0.1", wanted)).await {
@@ -490,7 +493,7 @@ async fn listen_for_sdks(port: Option<u16>) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// SDKs from 1.0 on ignore `cliUrl` without a word.
+/// SDKs from 1.0 on silently ignore `cliUrl`.
 fn sdk_line(address: std::net::SocketAddr) -> String {
     format!("RuntimeConnection.forUri(\"{address}\"); before SDK 1.0: cliUrl {address}")
 }

@@ -20,10 +20,10 @@ use crate::{
     view::{cut, plain, shorten},
 };
 
-/// Among so many sessions the last one is looked for.
+/// The last session is searched for among this many.
 const RECENT: usize = 50;
 
-/// Runs it.
+/// Runs `lodge sessions`.
 pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode> {
     let home = Home::open_unlocked_read_only(home)?;
     let mut out = BufWriter::new(std::io::stdout());
@@ -61,7 +61,7 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
         }
     };
     match done.and_then(|()| Ok(out.flush()?)) {
-        // Whoever reads may stop reading.
+        // The reader of the output may be gone.
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         other => other.map(|()| ExitCode::SUCCESS),
     }
@@ -73,7 +73,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// As [`find`], for a host: a fleet has sessions that this home has not, and knows them by their whole id.
+/// Like [`find`], for a host: a fleet has sessions that are not in this home. They are found by their whole id.
 pub(crate) fn find_for(host: &Host, wanted: &str) -> Result<String> {
     match find(host.home(), wanted) {
         Err(_) if host.is_kept() => Ok(wanted.to_owned()),
@@ -90,7 +90,7 @@ pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
             ..ListFilter::default()
         };
         let recent = home.catalogue().list(&recent)?.sessions.into_iter();
-        // Nothing is said in one whose first message was taken back, but it can be put back.
+        // A session whose first message was rewound has no messages, but the rewind can be undone.
         let mut recent = recent.filter(|session| session.message_count > 0 || can_put_back(&session.dir));
         let last = recent.next();
         let last = match last {
@@ -108,7 +108,7 @@ pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
         include_empty: true,
         ..ListFilter::default()
     };
-    // The catalogue has those of other hosts, too.
+    // The catalogue also has sessions of other hosts.
     let listed = home.catalogue().list(&begins)?.sessions.into_iter();
     let found: BTreeSet<String> = here
         .filter(|id| id.starts_with(wanted))
@@ -150,7 +150,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
     Ok(())
 }
 
-/// What goes on in a session: by its log, or by what another host says of it.
+/// The state of a session, from its log or as another host reports it.
 fn state(session: &SessionSummary, host: bool) -> &'static str {
     match session.progress {
         _ if session.log_bytes > 0 => listing::state(&session.dir, host),
@@ -230,7 +230,7 @@ fn export(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Deletes sessions, once the person has said yes.
+/// Deletes sessions after the person has confirmed.
 pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut Console) -> Result<u8> {
     let home = host.home();
     let ids = ids.iter().map(|id| find(home, id)).collect::<Result<Vec<_>>>()?;
@@ -256,7 +256,7 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
     Ok(0)
 }
 
-/// Asks whether something is to be deleted.
+/// Asks for confirmation of a deletion.
 pub(crate) async fn agrees(console: &mut Console, question: &str) -> Result<bool> {
     match console.ask(question).await? {
         None if !console.terminal.has_person() => {
@@ -292,7 +292,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
     for id in &ids {
         let report = match opened.sessions().check(id) {
             Ok(report) => report,
-            // One that cannot be read does not keep the others from being looked at.
+            // An unreadable log does not keep the others from being checked.
             Err(error) => {
                 println_quietly(&format!("{id}: {error}"));
                 unread += 1;
@@ -335,7 +335,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(unread > 0 || (incomplete > 0 && !args.fix))))
 }
 
-/// Whether all that is wrong with a log is that events are missing in it: whoever repaired it found that, too.
+/// Whether a log is damaged only because events are missing in it: repairing it again would find the same.
 fn is_beyond_repair(findings: &Findings) -> bool {
     use Damage::{Changed, Duplicate, Gap, Garbage, NoNewline, NotUtf8, TooLong, TornEnd, Zeros};
     let repairable = [TornEnd, Garbage, Zeros, TooLong, Duplicate, NotUtf8, Changed, NoNewline];
@@ -361,7 +361,7 @@ fn as_json(session: &SessionSummary) -> serde_json::Value {
     })
 }
 
-/// What a list shows for a session.
+/// The title that a list shows for a session.
 trait Titled {
     fn title(&self) -> Option<String>;
 }

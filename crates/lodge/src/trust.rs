@@ -57,7 +57,7 @@ pub(crate) fn run(home: &Path, folder: Option<&Path>, show: bool, remove: bool) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints files with what they start. `now` says how they stand; else how they stood before they were accepted.
+/// Prints files and what they start. `now` says whether their current or their earlier state is shown.
 fn print(files: impl IntoIterator<Item = Brought>, now: bool) {
     for file in files {
         let standing = match (file.standing, now) {
@@ -70,7 +70,7 @@ fn print(files: impl IntoIterator<Item = Brought>, now: bool) {
         };
         println_quietly(&format!("  {}{standing}", file.path.display()));
         for line in &file.starts {
-            // What a file says is not let write on the terminal but as text.
+            // Text from files is printed as text, so that it cannot control the terminal.
             let line: String = line.chars().flat_map(shown).collect();
             println_quietly(&format!("    {line}"));
         }
@@ -78,7 +78,7 @@ fn print(files: impl IntoIterator<Item = Brought>, now: bool) {
 }
 
 fn shown(letter: char) -> Vec<char> {
-    // Neither control characters nor those that turn the direction of text or hide in it.
+    // Control characters, and characters that change the direction of text or hide in it.
     let hides =
         matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     match letter.is_control() || hides {

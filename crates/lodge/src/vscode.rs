@@ -15,9 +15,9 @@ use serde_json::json;
 
 use crate::{door, serve::print_line};
 
-/// The form of an entry that VS Code reads.
+/// Version of the entries' format, for VS Code.
 const SCHEMA: u32 = 2;
-/// What VS Code calls a host that belongs to no window.
+/// VS Code's name for a host that belongs to no window.
 const STANDALONE: &str = "standalone";
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ impl Entry {
         }
     }
 
-    /// VS Code reads an entry only from the file that is named after it.
+    /// VS Code reads an entry only from a file with a matching name.
     fn file_name(&self) -> String {
         let identity = format!("{}\0{}\0{}", self.r#type, self.pid, self.instance_id);
         let sum = ring::digest::digest(&ring::digest::SHA256, identity.as_bytes());
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// The host's entries in the lists of VS Code, for as long as it runs. VS Code removes those of a killed host.
+/// The host's entries in VS Code's lists, while it runs. VS Code removes entries of a killed host.
 #[derive(Default)]
 pub(crate) struct Listed {
     files: Vec<PathBuf>,
@@ -71,7 +71,8 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// Lists the host in these user data directories of VS Code. One that cannot be used is named in a warning.
+    /// Adds the host to the lists in these user data directories of VS Code. Warns about a directory that cannot be
+    /// used.
     pub(crate) fn publish(directories: &[PathBuf], socket: &Path) -> Result<Self> {
         let entry = Entry::new(socket);
         let mut listed = Self {
@@ -87,7 +88,7 @@ impl Listed {
         Ok(listed)
     }
 
-    /// Writes the entries again that somebody deleted.
+    /// Restores entries that somebody deleted.
     pub(crate) fn keep(&self) -> io::Result<()> {
         for file in &self.files {
             if !file.try_exists()? {
@@ -123,7 +124,7 @@ fn list_in(user_data: &Path, entry: &Entry, bytes: &[u8]) -> Result<PathBuf, Str
     Ok(file)
 }
 
-/// `lodge vscode`: what to set, so that VS Code reaches the running host.
+/// `lodge vscode`: prints the settings with which VS Code reaches the running host.
 pub(crate) fn explain(home: &Path) -> Result<ExitCode> {
     let note = door::running(home)?.context("No host is running. Start one with `lodge serve`")?;
     let address = note.ahp.trim_start_matches("ws://").trim_end_matches('/');

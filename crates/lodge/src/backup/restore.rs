@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{BEGINNING, Beginning, END, End, FORMAT, RestoreArgs};
 use crate::{listing::count, serve::print_line};
 
-/// Makes the home. One that holds anything is not touched.
+/// Creates the home. A home that contains anything is not touched.
 pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
     if fs::read_dir(home).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!(
@@ -32,7 +32,7 @@ pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
         .create(&beside)
         .with_context(|| format!("Cannot create {}", beside.display()))?;
     let restored = unpack(file, &beside).and_then(|files| {
-        // It is empty, or not there.
+        // It is empty or missing.
         let _ = fs::remove_dir(home);
         fs::rename(&beside, home).with_context(|| format!("Cannot move the home to {}", home.display()))?;
         Ok(files)
@@ -87,7 +87,7 @@ fn unpack(file: File, to: &Path) -> Result<u64> {
             kind => bail!("{} is a {kind:?}, which a backup never contains.", name.display()),
         }
     }
-    // The sum of the whole stands at its very end.
+    // The checksum of the whole backup is at its very end.
     let mut rest = archive.into_inner();
     io::copy(&mut rest, &mut io::sink()).context("It is damaged")?;
     match end {
@@ -102,7 +102,7 @@ fn read<T: DeserializeOwned>(entry: &mut impl Read) -> Result<T> {
     serde_json::from_slice(&text).context("It is damaged, or not a backup of Lodge")
 }
 
-/// A path inside of a directory, whatever the archive calls it.
+/// A path inside a directory, whatever the archive names.
 fn beneath(dir: &Path, name: &Path) -> Result<PathBuf> {
     let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
     ensure!(

@@ -8,10 +8,10 @@ use tokio::{io::AsyncWriteExt, net::UnixStream};
 
 use crate::{door, join, launch};
 
-/// The line by which the bridge begins.
+/// The line with which the bridge begins.
 pub(super) const GREETING: &str = "lodge-bridge 1";
 
-/// Runs it.
+/// Runs `lodge bridge`.
 pub(crate) async fn bridge(home: &Path) -> Result<ExitCode> {
     launch::ensure(home).await?;
     let note = door::find(home)?.context("The host has just stopped")?;

@@ -19,7 +19,7 @@ use super::{
     ssh::{Asking, SshTarget},
 };
 
-/// How to get to the other machine.
+/// A route to the other machine.
 #[derive(Clone)]
 pub(super) enum Route {
     Ssh(SshTarget, Asking),
@@ -30,7 +30,7 @@ pub(super) enum Route {
 pub(super) struct Way {
     pub(super) from_host: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) to_host: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The program that carries it; ended with the connection.
+    /// The program that carries it; it ends with the connection.
     pub(super) carrier: Option<tokio::process::Child>,
 }
 
@@ -43,14 +43,14 @@ impl Route {
     }
 }
 
-/// An open way to a host.
+/// An open forward to a host.
 pub(crate) struct Forward {
     directory: PathBuf,
     task: JoinHandle<()>,
 }
 
 impl Forward {
-    /// Opens it. Going there once tells whether it can be gone, and asks for a password where ssh wants one and may.
+    /// Opens the forward. Connecting once shows whether the host can be reached, and lets ssh ask for a password.
     pub(super) async fn open(route: Route) -> Result<Self> {
         let first = route.go().await?;
         let directory = std::env::temp_dir().join(format!("lodge-{}", uuid::Uuid::new_v4()));
@@ -71,7 +71,7 @@ impl Forward {
         Ok(Self { directory, task })
     }
 
-    /// Where clients connect.
+    /// The socket for clients.
     pub(super) fn socket(&self) -> PathBuf {
         self.directory.join("host")
     }
@@ -93,7 +93,7 @@ async fn serve(listener: UnixListener, route: Route, first: Way) {
                 Some(way) => way,
                 None => match route.go().await {
                     Ok(way) => way,
-                    // The client sees a connection that ends, and tries again.
+                    // The client sees the connection end, and tries again.
                     Err(error) => return tracing::debug!("{}", crate::describe(&error)),
                 },
             };
@@ -108,6 +108,6 @@ async fn carry(client: UnixStream, mut way: Way) {
         _ = tokio::io::copy(&mut from_client, &mut way.to_host) => {}
         _ = tokio::io::copy(&mut way.from_host, &mut to_client) => {}
     }
-    // Either end has left, so the other one is let go. Dropping ends the carrier.
+    // Either end has closed, so the other is closed, too. Dropping ends the carrier.
     drop(way.carrier);
 }

@@ -58,7 +58,7 @@ struct Entry {
 
 type Entries = BTreeMap<String, Entry>;
 
-/// A host and how to get there.
+/// A host and its address.
 pub(super) struct Known {
     pub(super) url: String,
     pub(super) pin: Option<Pin>,
@@ -80,18 +80,18 @@ pub(crate) fn names(home: &Path) -> Result<Vec<String>> {
     Ok(read(home)?.into_keys().collect())
 }
 
-/// The pages of those that a browser can reach: names and addresses.
+/// Names and addresses of the hosts whose pages a browser can reach.
 pub(crate) fn pages(home: &Path) -> Result<Vec<(String, String)>> {
     let page = |(name, entry): (String, Entry)| {
         let rest = entry.url.strip_prefix("ws")?;
-        // What follows the question mark may be a token.
+        // The part after the question mark may be a token.
         let address = rest.split('?').next()?;
         Some((name, format!("http{address}")))
     };
     Ok(read(home)?.into_iter().filter_map(page).collect())
 }
 
-/// A host by its name.
+/// Finds a host by its name.
 pub(super) fn find(home: &Path, name: &str) -> Result<Known> {
     let mut entries = read(home)?;
     let Some(entry) = entries.remove(name) else {
@@ -164,7 +164,7 @@ fn check(name: &str, url: &str, pin: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// A token never stands on a command line, where others see it.
+/// Tokens are never given on a command line, where others can see them.
 fn read_token() -> Result<String> {
     if std::io::stdin().is_terminal() {
         eprintln!("Enter the token:");

@@ -28,9 +28,9 @@ use self::{
 };
 use crate::cli::AttachArgs;
 
-/// Finds out where `lodge attach` is to go, and opens the way there. The way is open as long as what is returned is kept.
+/// Finds the host for `lodge attach`, and opens the forward to it. It stays open as long as the returned value exists.
 pub(crate) async fn open(home: &Path, args: &mut AttachArgs) -> Result<Option<Forward>> {
-    // An address is where the host is, also where a session could be named.
+    // An address names a host, even in the place of a session.
     if args.session.as_ref().is_some_and(|session| session.contains("://")) {
         if args.url.is_some() {
             bail!("The host is named twice: by --url (or LODGE_URL) and after `attach`.");
@@ -44,7 +44,7 @@ pub(crate) async fn open(home: &Path, args: &mut AttachArgs) -> Result<Option<Fo
         true => (Known::new(url), None),
         false => (hosts::find(home, &url)?, Some(url)),
     };
-    // What follows the question mark may be a token.
+    // The part after the question mark may be a token.
     let shown = known.url.split('?').next().unwrap_or_default();
     args.host = Some(name.unwrap_or_else(|| shown.to_owned()));
     let reached = go(known, Asking::Allowed).await?;
@@ -53,15 +53,15 @@ pub(crate) async fn open(home: &Path, args: &mut AttachArgs) -> Result<Option<Fo
     Ok(reached.way)
 }
 
-/// Where a host is reached from this machine.
+/// A host that can be reached from this machine.
 pub(crate) struct Reached {
     pub(crate) url: String,
     pub(crate) token: Option<String>,
-    /// Open as long as it is kept.
+    /// Open as long as it exists.
     pub(crate) way: Option<Forward>,
 }
 
-/// Opens the way to a named host without asking for a password.
+/// Opens the forward to a named host, without asking for a password.
 pub(crate) async fn reach(home: &Path, name: &str) -> Result<Reached> {
     go(hosts::find(home, name)?, Asking::Never).await
 }
@@ -84,7 +84,7 @@ async fn go(known: Known, asking: Asking) -> Result<Reached> {
     })
 }
 
-/// The address from which this machine would reach others. Nothing is sent to find out.
+/// This machine's address as seen by others. Nothing is sent to find it.
 pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
     socket.connect(("192.0.2.1", 9)).ok()?;

@@ -15,12 +15,12 @@ use tokio_rustls::TlsConnector;
 
 use super::forward::Way;
 
-/// The SHA-256 sum of a public key. A certificate that is renewed with the same key has the same.
+/// The SHA-256 of a public key. A certificate renewed with the same key has the same pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pin([u8; 32]);
 
 impl Pin {
-    /// That of a certificate's key.
+    /// The pin of a certificate's key.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, rustls::Error> {
         let parsed = ParsedCertificate::try_from(certificate)?;
         let sum = ring::digest::digest(&ring::digest::SHA256, &parsed.subject_public_key_info());
@@ -53,7 +53,7 @@ impl FromStr for Pin {
     }
 }
 
-/// A host by TLS.
+/// A host reached by TLS.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     machine: String,
@@ -137,7 +137,7 @@ impl ServerCertVerifier for Pinned {
         }
     }
 
-    // That it has the key that is pinned is proven here.
+    // This proves that the host has the pinned key.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

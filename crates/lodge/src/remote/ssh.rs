@@ -11,23 +11,23 @@ use tokio::{
 
 use super::{bridge::GREETING, forward::Way};
 
-/// Somebody may have to type a password first.
+/// A person may have to type a password first.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a login prints before the bridge speaks.
+/// Limit for output of the login before the bridge begins.
 const MOST_CHATTER: usize = 64 << 10;
 
-/// A shell that was not logged in to misses the places where people put programs.
+/// A shell without a login lacks the directories where people put programs.
 const REMOTE: &str =
     "command -v lodge >/dev/null 2>&1 || PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH; exec lodge bridge";
 
-/// Whether ssh may ask the person for a password, and print what keeps it.
+/// Whether ssh may ask the person for a password and print errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asking {
     Allowed,
     Never,
 }
 
-/// Where to go.
+/// The destination of ssh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SshTarget {
     /// `user@machine` or `machine`.
@@ -36,19 +36,19 @@ pub(super) struct SshTarget {
 }
 
 impl SshTarget {
-    /// What follows `ssh://`.
+    /// Parses the part after `ssh://`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let place = text.trim_end_matches('/');
         let wrong =
             || format!("ssh://{text} is not an address; it looks like ssh://user@machine or ssh://machine:2222");
         ensure!(!place.contains(['/', '?', '#', ' ']), wrong());
         let (destination, port) = match place.rsplit_once(':') {
-            // An address of IPv6 stands in brackets.
+            // An IPv6 address is in brackets.
             Some((before, port)) if !port.contains(']') => (before, Some(port.parse().with_context(wrong)?)),
             _ => (place, None),
         };
         let machine = destination.rsplit('@').next().unwrap_or_default();
-        // What begins with a dash would be an option of ssh.
+        // A name that begins with a dash would be an option of ssh.
         ensure!(
             !machine.is_empty() && !destination.starts_with('-') && !machine.starts_with('-'),
             wrong()
@@ -60,7 +60,7 @@ impl SshTarget {
     }
 
     fn command(&self, asking: Asking) -> Command {
-        // As git has it: a command with options of one's own.
+        // As in git: a command with its own options.
         let own = std::env::var("LODGE_SSH_COMMAND")
             .ok()
             .filter(|own| !own.trim().is_empty());
@@ -105,7 +105,7 @@ impl SshTarget {
         }
     }
 
-    /// Why nothing came; ssh and the shell there have said their part on standard error.
+    /// Says why there was no answer; ssh and the remote shell have printed their errors.
     async fn failure(&self, mut child: Child) -> String {
         let code = timeout(Duration::from_secs(5), child.wait()).await;
         match code.ok().and_then(Result::ok).and_then(|status| status.code()) {
@@ -120,7 +120,7 @@ impl SshTarget {
     }
 }
 
-/// Reads up to the line by which the bridge begins. Some logins print a greeting of their own before it.
+/// Reads up to the line with which the bridge begins. Some logins print a greeting before it.
 async fn greeting(out: &mut ChildStdout) -> Result<()> {
     let mut line = Vec::new();
     for _ in 0..MOST_CHATTER {

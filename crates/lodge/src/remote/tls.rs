@@ -16,7 +16,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpos
 use super::{own_address, pin::Pin};
 use crate::serve::print_line;
 
-/// Longer ones are refused by some clients, whoever signed them.
+/// Some clients refuse certificates that are valid for longer.
 const DAYS: i64 = 825;
 
 /// `lodge tls`.
@@ -33,7 +33,7 @@ pub(crate) enum TlsCommand {
     },
 }
 
-/// The certificate that was made for a home, if there is one.
+/// The certificate created for a home, if there is one.
 pub(crate) fn own_files(home: &Path) -> Option<TlsFiles> {
     let files = files(home);
     (files.certificate.is_file() && files.key.is_file()).then_some(files)
@@ -78,7 +78,7 @@ pub(crate) fn tls(home: &Path, command: TlsCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key that is there, or a new one.
+/// The existing key, or a new one.
 fn own_key(path: &PathBuf) -> Result<KeyPair> {
     match std::fs::read_to_string(path) {
         Ok(text) => KeyPair::from_pem(&text).with_context(|| {
@@ -102,11 +102,11 @@ fn certificate(key: &KeyPair, names: &[String]) -> Result<rcgen::Certificate> {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "Lodge");
     params.distinguished_name = subject;
-    // A server's and nothing else: a certificate that may sign others is refused as one.
+    // For a server only: clients refuse a certificate that may sign others.
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let today = jiff::Zoned::now().date();
-    // Clocks of other machines may be behind.
+    // Clocks of other machines may be slow.
     let (from, until) = (today.saturating_sub(1.day()), today.saturating_add(DAYS.days()));
     let [from, until] = [from, until].map(|day| {
         let part = |number: i8| number.unsigned_abs();
@@ -116,7 +116,7 @@ fn certificate(key: &KeyPair, names: &[String]) -> Result<rcgen::Certificate> {
     params.self_signed(key).context("The certificate cannot be signed")
 }
 
-/// The names of this machine as far as it knows them, those that were given first.
+/// The names of this machine, beginning with the given ones.
 fn all_names(given: Vec<String>) -> Vec<String> {
     let mut names = given;
     let own = std::process::Command::new("uname").arg("-n").output();

@@ -41,7 +41,7 @@ impl Manager for Launchd {
     }
 
     fn start(&self, file: &Path) -> Result<()> {
-        // One that is loaded already goes on with what it was loaded with.
+        // A loaded agent would keep its old definition.
         let _ = call("launchctl", &["bootout", &target()?]);
         call("launchctl", &["bootstrap", &domain()?, &file.to_string_lossy()])
     }

@@ -30,8 +30,8 @@ impl Manager for Systemd {
             command = format!("{command} {}", quote(argument)?);
         }
         let variables = quote_path(&home.join("environment"))?;
-        // Options that would need a mount namespace are left out: agents work in the person's files, with the person's
-        // tools. What approved commands may do is the sandbox's matter.
+        // Options that need a mount namespace are left out: agents work in the person's files, with the person's tools.
+        // The sandbox limits approved commands.
         Ok(format!(
             "# Written by `lodge service install`.\n\
              [Unit]\n\
@@ -97,7 +97,7 @@ impl Manager for Systemd {
     }
 }
 
-/// A word of a command line as units have it.
+/// Quotes a word of a command line for a unit.
 fn quote(word: &str) -> Result<String> {
     ensure!(
         !word.contains(['\n', '\r']),
@@ -111,7 +111,7 @@ fn quote(word: &str) -> Result<String> {
     Ok(format!("\"{escaped}\""))
 }
 
-/// A path that is a whole setting: no quotes there.
+/// Quotes a path that is a whole setting: units allow no quotation marks there.
 fn quote_path(path: &Path) -> Result<String> {
     let path = path.to_str().context("The path of the home is not UTF-8")?;
     ensure!(

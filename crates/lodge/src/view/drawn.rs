@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Asking;
 use crate::console::{Console, Size};
 
-/// The time from one frame to the next.
+/// The time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
 
 pub(super) struct Drawn {
@@ -38,7 +38,7 @@ impl Drawn {
         }
     }
 
-    /// Takes over what an event says.
+    /// Applies an event.
     pub(super) fn apply(&mut self, event: &Event) {
         for step in self.projector.event(event) {
             match step {
@@ -54,12 +54,12 @@ impl Drawn {
         }
     }
 
-    /// When something is to be drawn that is not drawn yet.
+    /// When the next frame is due, if there is anything to draw.
     pub(super) fn due(&self) -> Option<Instant> {
         (self.changed && !self.asking).then_some(self.next)
     }
 
-    /// Draws what changed, unless the last frame is too fresh.
+    /// Draws the changes, unless the last frame was too recent.
     pub(super) fn draw(&mut self, console: &mut Console) -> io::Result<()> {
         let now = Instant::now();
         if self.due().is_none_or(|due| due > now) {
@@ -80,7 +80,7 @@ impl Drawn {
     }
 
     pub(super) fn question(&mut self, console: &mut Console, asking: &Asking) -> io::Result<()> {
-        // What was said before is read before.
+        // Earlier text is shown first.
         let said = self.feed.frame(self.size, None);
         console.out.write_all(&said)?;
         let Asking { title, body, prompt } = asking;
@@ -93,7 +93,7 @@ impl Drawn {
         self.feed.typed();
     }
 
-    /// Whether a question is still open.
+    /// Sets whether a question is open.
     pub(super) fn waits(&mut self, asking: bool) {
         self.changed |= self.asking && !asking;
         self.asking = asking;

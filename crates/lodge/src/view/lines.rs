@@ -8,12 +8,12 @@ use lodge_terminal::Body;
 use super::{Asking, plain, shorten};
 use crate::console::Console;
 
-/// How much is shown of what a tool says.
+/// How many lines of a tool's output are shown.
 const MOST_LINES: usize = 6;
 const LONGEST_LINE: usize = 160;
 
 pub(super) struct Lines {
-    /// Whether a status line may be drawn and taken back.
+    /// Whether a status line can be drawn and erased.
     live: bool,
     status: bool,
     streamed: Option<String>,
@@ -124,7 +124,7 @@ impl Lines {
         console.err.flush()
     }
 
-    /// Ends what is shown. Whether somebody looks on.
+    /// Ends the output. Returns whether anybody still reads.
     pub(super) fn finish(&mut self, console: &mut Console) -> io::Result<bool> {
         self.clear_status(console)?;
         self.end_line(console)?;
@@ -132,7 +132,7 @@ impl Lines {
     }
 }
 
-/// The beginning of a text, indented, with a mark where lines or their ends are missing.
+/// The beginning of a text, indented, with marks where lines or their ends are missing.
 pub(crate) fn cut(text: &str, most_lines: usize, longest_line: usize) -> String {
     let text = plain(text.trim_end());
     let mut lines = text.lines();

@@ -16,28 +16,28 @@ use crate::console::{Console, Size};
 
 pub(crate) use self::lines::cut;
 
-/// A question as it is shown: what it is about, and how it is answered.
+/// A question: its subject, and the prompt for an answer.
 pub(crate) struct Asking {
     pub(crate) title: String,
     pub(crate) body: Body,
     pub(crate) prompt: String,
 }
 
-/// How events are shown.
+/// The form of the output.
 enum How {
     Json,
     Lines(Lines),
     Drawn(Box<Drawn>),
 }
 
-/// Shows events.
+/// The output of a turn.
 pub(crate) struct View<'a> {
     pub(crate) console: &'a mut Console,
     how: How,
     failure: Failure,
 }
 
-/// Why the last call of the model failed, and whether that is still to be told.
+/// Why the last model call failed, and whether that is still to be shown.
 #[derive(Default)]
 struct Failure {
     told: Option<String>,
@@ -45,8 +45,8 @@ struct Failure {
 }
 
 impl<'a> View<'a> {
-    /// A view of a turn of which nothing is shown, in a session that works in a directory. The scheme is for a terminal that can be
-    /// drawn on.
+    /// A view of a turn that has not shown anything yet, for a session in this directory. The scheme is for a terminal
+    /// that can be drawn on.
     pub(crate) fn new(json: bool, scheme: Scheme, directory: &Path, console: &'a mut Console) -> Self {
         let how = match console.terminal.screen {
             _ if json => How::Json,
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Shows one event. Nothing a model or a tool says can steer the terminal.
+    /// Shows one event. Nothing in it can control the terminal.
     pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
         if matches!(self.how, How::Json) {
             return crate::run::print_event(&mut self.console.out, event);
@@ -82,7 +82,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What is worth a line beside the conversation.
+    /// Events that get a line beside the conversation.
     fn beside(&mut self, event: &Event) -> Option<String> {
         match event.payload() {
             Payload::PermissionCompleted(done) if done.result.kind == PermissionResultKind::DeniedNoApprovalRule => {
@@ -94,7 +94,7 @@ impl<'a> View<'a> {
                 self.failure.told = Some(why);
                 None
             }
-            // Why the model is called again, once for the same reason. How long that takes is in the status.
+            // Says once per reason why the model is called again. The waiting time is in the status.
             Payload::AssistantTurnRetry(_) if std::mem::take(&mut self.failure.untold) => {
                 self.failure.told.as_ref().map(|why| format!("{why} Trying again."))
             }
@@ -103,7 +103,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A line beside the answer.
+    /// Prints a line beside the answer.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
         match &mut self.how {
             How::Json => Ok(()),
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The answer of a command that takes no turn.
+    /// Prints the answer of a command without a turn.
     pub(crate) fn answer(&mut self, text: &str) -> io::Result<()> {
         match &mut self.how {
             How::Drawn(drawn) => drawn.page(self.console, text),
@@ -120,7 +120,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Shows a question and waits behind it.
+    /// Shows a question and waits for the answer after it.
     pub(crate) fn question(&mut self, asking: &Asking) -> io::Result<()> {
         match &mut self.how {
             How::Json => Ok(()),
@@ -129,28 +129,28 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether a question is open that was shown: until it is answered, nothing is drawn below it.
+    /// Whether a shown question is open: until it is answered, nothing is drawn below it.
     pub(crate) fn waits(&mut self, asking: bool) {
         if let How::Drawn(drawn) = &mut self.how {
             drawn.waits(asking);
         }
     }
 
-    /// The person typed a line.
+    /// A line was typed.
     pub(crate) fn typed(&mut self) {
         if let How::Drawn(drawn) = &mut self.how {
             drawn.typed();
         }
     }
 
-    /// The terminal has another size.
+    /// The terminal was resized.
     pub(crate) fn resized(&mut self, size: Size) {
         if let How::Drawn(drawn) = &mut self.how {
             drawn.resized(size);
         }
     }
 
-    /// When something is to be drawn that is not drawn yet.
+    /// When the next frame is due, if there is anything to draw.
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.how {
             How::Drawn(drawn) => drawn.due(),
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Makes everything visible that was shown.
+    /// Flushes the output.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         if let How::Drawn(drawn) = &mut self.how {
             drawn.draw(self.console)?;
@@ -166,7 +166,7 @@ impl<'a> View<'a> {
         self.console.flush().await
     }
 
-    /// Says how to go on.
+    /// Says how to continue.
     pub(crate) fn finish(&mut self, id: &str, finished: bool) -> io::Result<()> {
         let says_more = match &mut self.how {
             How::Json => false,
@@ -183,7 +183,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a sub-agent does is worth a line; what it says goes to who asked it.
+/// A sub-agent's actions get a line; its text goes to the agent that started it.
 fn of_sub_agent(event: &Event) -> Option<String> {
     Some(match event.payload() {
         Payload::SubagentStarted(started) => format!("▸ {} begins", started.agent_display_name),
