@@ -8,15 +8,15 @@ use uuid::Uuid;
 pub(crate) struct Account {
     /// The GitHub host, e.g. `https://github.com`.
     pub(crate) host: String,
-    /// Its name there.
+    /// The account's name there.
     pub(crate) login: String,
     pub(crate) token: String,
-    /// What the host says of it, where it could be asked.
+    /// GitHub's description of the account, if GitHub could be asked.
     pub(crate) user: Option<Value>,
 }
 
 impl Account {
-    /// What it is chosen by; says nothing of the token.
+    /// The id with which clients choose it; it reveals nothing of the token.
     pub(crate) fn selection_id(&self) -> String {
         let name = format!("{}/{}", self.host.trim_end_matches('/'), self.login);
         Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).to_string()
@@ -27,7 +27,7 @@ impl Account {
     }
 }
 
-/// Whether two texts name one GitHub host: the scheme may be left out, and case does not matter.
+/// Whether two texts name the same GitHub host: the scheme is optional, and case does not matter.
 pub(crate) fn is_same_host(a: &str, b: &str) -> bool {
     let name = |host: &str| {
         let host = host.trim_end_matches('/');
@@ -49,14 +49,14 @@ impl Accounts {
         self.0.lock().last().cloned()
     }
 
-    /// Signs one in, in place of what was known of it.
+    /// Adds an account, replacing an older entry for it.
     pub(crate) fn add(&self, account: Account) {
         let mut all = self.0.lock();
         all.retain(|known| !known.is(&account.host, &account.login));
         all.push(account);
     }
 
-    /// Signs one out. False if it is not there.
+    /// Removes an account. False if it is unknown.
     pub(crate) fn remove(&self, host: &str, login: &str) -> bool {
         let mut all = self.0.lock();
         let had = all.len();

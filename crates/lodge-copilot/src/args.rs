@@ -14,7 +14,7 @@ pub enum Transport {
     },
 }
 
-/// What an SDK asks for when it starts the program.
+/// The arguments with which an SDK starts the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerArgs {
     /// Where to listen.
@@ -31,7 +31,7 @@ pub struct ServerArgs {
     pub auto_login: bool,
     /// When an idle session leaves memory.
     pub session_idle_timeout: Option<Duration>,
-    /// Whether sessions may be steered from elsewhere.
+    /// Whether sessions may be steered remotely.
     pub remote: bool,
     /// Whether everything is approved without asking.
     pub approve_all: bool,
@@ -39,11 +39,11 @@ pub struct ServerArgs {
     pub model: Option<String>,
     /// Directories of plugins that every session gets.
     pub plugin_directories: Vec<PathBuf>,
-    /// Whether other machines may reach the server although nothing is encrypted.
+    /// Whether other machines may reach the server without encryption.
     pub insecure_plaintext: bool,
 }
 
-/// Reads the arguments (without the program's own name). `None` when this is not how an SDK starts the program.
+/// Parses the arguments (without the program's own name). `None` if this is not how an SDK starts the program.
 pub fn parse_cli_args<S: AsRef<str>>(args: &[S]) -> Result<Option<ServerArgs>, String> {
     let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
     if !args.iter().any(|arg| matches!(*arg, "--headless" | "--server")) {

@@ -19,7 +19,8 @@ pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
     beneath(&directory(root)?, path, OFlags::RDONLY)
 }
 
-/// Opens a file for writing from its beginning, making it and the directories above it. Says whether it was there.
+/// Opens a file for writing from its beginning, and creates it and its parent directories if needed. Returns whether it
+/// existed.
 pub(crate) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
     std::fs::create_dir_all(root)?;
     let root = directory(root)?;
@@ -33,12 +34,12 @@ pub(crate) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// What is known of a file or a directory.
+/// Metadata of a file or a directory.
 pub(crate) fn metadata(root: &Path, path: &Path) -> io::Result<Metadata> {
     beneath(&directory(root)?, path, OFlags::PATH)?.metadata()
 }
 
-/// Makes a directory, and where `all` the directories above it. One that is there is an error unless `all`.
+/// Creates a directory, with `all` also its parents. An existing one is an error unless `all` is set.
 pub(crate) fn make_directory(root: &Path, path: &Path, all: bool) -> io::Result<()> {
     std::fs::create_dir_all(root)?;
     let root = directory(root)?;
@@ -52,20 +53,20 @@ pub(crate) fn make_directory(root: &Path, path: &Path, all: bool) -> io::Result<
     }
 }
 
-/// Removes a file or an empty directory, and where `all` a directory with all that it holds.
+/// Removes a file or an empty directory, with `all` also a directory with its contents.
 pub(crate) fn remove(root: &Path, path: &Path, all: bool) -> io::Result<()> {
     let (parent, name) = parent(&directory(root)?, path)?;
     remove_at(&parent, name, all)
 }
 
-/// Renames a file or a directory. What has the new name already is replaced where the system does that.
+/// Renames a file or a directory. A file that already has the new name is replaced if the system does that.
 pub(crate) fn rename(root: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let root = directory(root)?;
     let ((old, from), (new, to)) = (parent(&root, from)?, parent(&root, to)?);
     Ok(renameat(&old, from, &new, to)?)
 }
 
-/// The directory that holds something, and its name there.
+/// The directory that contains a path, and the name in it.
 fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let above = match path.parent() {
@@ -76,7 +77,7 @@ fn parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)
     Ok((open_beneath(root, above, flags, Mode::empty(), Links::Beneath)?, name))
 }
 
-/// From directory to directory, so that a link is removed and never followed.
+/// Goes from directory to directory, so that a link is removed and never followed.
 fn remove_at(parent: &OwnedFd, name: &OsStr, all: bool) -> io::Result<()> {
     match unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -109,7 +110,7 @@ fn beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<File> {
     Ok(open_beneath(root, path, flags, mode, Links::Beneath)?.into())
 }
 
-/// Step by step, each from the one before, so that a link in between is not followed out.
+/// Step by step from directory to directory, so that no link leads outside.
 fn make_parents(root: &OwnedFd, path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let mut at = root.try_clone()?;
@@ -163,7 +164,7 @@ mod tests {
         assert!(make_directory(&root, Path::new("up/new"), true).is_err());
         assert!(rename(&root, Path::new("a/b.txt"), Path::new("up/b.txt")).is_err());
         assert!(remove(&root, Path::new("up/secret"), true).is_err());
-        // A link that is removed takes nothing with it.
+        // Removing a link removes nothing else.
         std::os::unix::fs::symlink("../..", root.join("a/up")).unwrap();
         assert!(remove(&root, Path::new("a"), false).is_err());
         remove(&root, Path::new("a"), true).unwrap();

@@ -34,22 +34,22 @@ impl Boards {
 
 #[derive(Default)]
 struct QueuedCommands {
-    /// The request that clients were told of.
+    /// The request that clients were notified of.
     current: Option<String>,
     waiting: VecDeque<(String, String)>,
-    /// Whether those that wait do so for another to come.
+    /// Whether the waiting commands wait for another one to be queued.
     stopped: bool,
 }
 
-/// What the clients of one session share.
+/// State shared by the clients of one session.
 #[derive(Default)]
 pub(crate) struct Board {
-    /// Commands that clients deal with, one after the other.
+    /// Commands that clients handle, one after the other.
     queued: Mutex<QueuedCommands>,
     recent: Mutex<Option<Arc<Recent>>>,
-    /// The client that carries the session's requests to models, where one does.
+    /// The client that carries the session's model requests, if one does.
     carrier: Mutex<Option<SdkTransport>>,
-    /// What views of MCP servers are told about where they are shown.
+    /// The context that views of MCP servers get.
     views: Mutex<Map<String, Value>>,
     canvases: Canvases,
 }
@@ -60,29 +60,29 @@ impl Board {
         &self.canvases
     }
 
-    /// What views of MCP servers are told from now on about where they are shown.
+    /// Sets the context that views of MCP servers get.
     pub(crate) fn show_views_in(&self, context: Map<String, Value>) {
         *self.views.lock() = context;
     }
 
-    /// What views of MCP servers are told about where they are shown.
+    /// The context that views of MCP servers get.
     pub(crate) fn views_are_shown_in(&self) -> Map<String, Value> {
         self.views.lock().clone()
     }
 
-    /// The client that carries the session's requests to models from now on.
+    /// Sets the client that carries the session's model requests.
     pub(crate) fn carry(&self, transport: SdkTransport) {
         *self.carrier.lock() = Some(transport);
     }
 
-    /// The client that carries the session's requests to models, as long as it is there.
+    /// The client that carries the session's model requests, while it is connected.
     pub(crate) fn carrier(&self) -> Option<SdkTransport> {
         let mut carrier = self.carrier.lock();
         carrier.take_if(|transport| transport.peer.is_closed());
         carrier.clone()
     }
 
-    /// A command waits for clients to deal with it. Answers with its id.
+    /// Queues a command for clients. Returns its id.
     pub(crate) fn queue_command(&self, command: String) -> String {
         let mut queued = self.queued.lock();
         let id = Uuid::new_v4().to_string();
@@ -91,7 +91,7 @@ impl Board {
         id
     }
 
-    /// The command that clients are to deal with now: its request and itself. None while they deal with another.
+    /// The next command for clients, with its request id. None while they handle another.
     pub(crate) fn next_command(&self) -> Option<(String, String)> {
         let mut queued = self.queued.lock();
         if queued.current.is_some() || queued.stopped {
@@ -102,8 +102,8 @@ impl Board {
         next
     }
 
-    /// A client has dealt with the command; with `stop` the others wait for another one to be queued. False when it is not
-    /// the one that clients deal with.
+    /// A client has handled the command; with `stop`, the others wait for another one to be queued. False if it is not
+    /// the current one.
     pub(crate) fn command_dealt_with(&self, request_id: &str, stop: bool) -> bool {
         let mut queued = self.queued.lock();
         let dealt_with = queued.current.take_if(|id| id == request_id).is_some();
@@ -111,12 +111,12 @@ impl Board {
         dealt_with
     }
 
-    /// Commands that wait, next one first: ids and texts.
+    /// Waiting commands with their ids, the next one first.
     pub(crate) fn waiting_commands(&self) -> Vec<(String, String)> {
         self.queued.lock().waiting.iter().cloned().collect()
     }
 
-    /// Forgets waiting commands: those that do not pass. Answers how many went.
+    /// Removes waiting commands that `keep` rejects. Returns how many were removed.
     pub(crate) fn keep_commands(&self, keep: impl Fn(usize, &str) -> bool) -> usize {
         let mut queued = self.queued.lock();
         let before = queued.waiting.len();
@@ -125,13 +125,13 @@ impl Board {
         before - queued.waiting.len()
     }
 
-    /// The recent events; kept from the first time that somebody asks.
+    /// The recent events; kept from the first call on.
     pub(crate) fn recent(&self, session: &Session) -> Arc<Recent> {
         self.recent.lock().get_or_insert_with(|| Recent::start(session)).clone()
     }
 }
 
-/// Events that happened since somebody first asked, persisted and ephemeral, as far as the limits reach.
+/// Events since the first request for them, persisted and ephemeral, within the limits.
 pub(crate) struct Recent {
     epoch: Uuid,
     ring: Arc<Ring>,
@@ -151,7 +151,7 @@ struct Window {
     bytes: usize,
 }
 
-/// How many bytes of recent events are kept for a session.
+/// Limit for recent events of a session, in bytes.
 const KEPT_BYTES: usize = 1024 * 1024;
 
 impl Window {
@@ -201,8 +201,8 @@ impl Recent {
         format!("{}|{number}", self.epoch)
     }
 
-    /// Events from a cursor on, and the cursor after them. `None` when the cursor is none of this window's, or the window
-    /// has moved on beyond it.
+    /// Events from a cursor on, and the cursor after them. `None` if the cursor is not of this window, or the window
+    /// has moved beyond it.
     pub(crate) fn read(&self, cursor: &str, max: usize) -> Option<(Vec<Event>, String, bool)> {
         let (epoch, number) = cursor.split_once('|')?;
         let number: u64 = number.parse().ok()?;
@@ -221,7 +221,7 @@ impl Recent {
         Some((events, self.cursor(next), next < window.next()))
     }
 
-    /// Waits until there is something after a cursor.
+    /// Waits for an event after a cursor.
     pub(crate) async fn arrived(&self, cursor: &str) {
         loop {
             let arrived = self.ring.arrived.notified();

@@ -30,9 +30,9 @@ pub(crate) struct SdkCalls {
     pub(crate) session_id: String,
     /// The session's trace, once there is one.
     pub(crate) trace: Arc<OnceLock<Weak<Trace>>>,
-    /// What the client has of the session, once it is open.
+    /// The client's attachment to the session, once it is open.
     pub(crate) attached: Arc<OnceLock<Weak<Attached>>>,
-    /// Whether the client shows canvases, so that the tools for them are the host's.
+    /// Whether the client shows canvases: then the host provides the tools for them.
     pub(crate) shows_canvases: Arc<AtomicBool>,
 }
 
@@ -46,7 +46,7 @@ impl ClientCalls for SdkCalls {
             return None;
         }
         let Some(attached) = self.attached.get().and_then(Weak::upgrade) else {
-            // No client knows the tool, so none is asked to run it.
+            // No client has the tool, so none is asked to run it.
             let gone = canvas_tools::failed("The app that shows canvases is not connected".into());
             return Some(Box::pin(ready(gone)));
         };
@@ -64,7 +64,7 @@ impl ClientCalls for SdkCalls {
                 Ok(Value::Object(mut result)) => Ok(result.remove("output").filter(|output| !output.is_null())),
                 Ok(_) => Ok(None),
                 Err(CallError::Refused(error)) => Err(error.message),
-                // Nobody is there to be asked any more: the agent goes on as if there were no hook.
+                // The client is gone: the agent continues as if there were no hook.
                 Err(CallError::Gone) => Ok(None),
             }
         })
@@ -140,7 +140,7 @@ impl ClientCalls for SdkCalls {
 }
 
 impl SdkCalls {
-    /// Asks, and takes only an answer of the right shape; without one the question stays open for others.
+    /// Calls the client. Only a well-formed answer counts; otherwise the question stays open for others.
     async fn ask<T: for<'de> Deserialize<'de>>(&self, method: &str, params: Value) -> Option<T> {
         match self.peer.call(method, &params).await {
             Ok(result) => serde_json::from_value(result)

@@ -23,14 +23,14 @@ use crate::{
     rpc::RpcError,
 };
 
-/// How many canvases of a session may be open. All of them are in memory with it.
+/// How many canvases of a session can be open. All of them are in memory with it.
 const MOST_OPEN: usize = 100;
-/// How many bytes a canvas may be opened with.
+/// Limit for the input of a canvas, in bytes.
 const MOST_INPUT: usize = 64 * 1024;
-/// How long a provider may take to close a canvas before that goes on without it.
+/// How long to wait for a provider to close a canvas.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which canvas is to be opened.
+/// The canvas to open.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Opening {
@@ -44,13 +44,13 @@ pub(crate) struct Opening {
 
 #[derive(Clone)]
 struct Provider {
-    /// Names this attachment of the client.
+    /// Identifies this attachment of the client.
     number: u64,
     peer: Peer,
     /// Whether the client shows canvases itself.
     shows: bool,
     canvases: Arc<[CanvasInfo]>,
-    /// Whether the answer that let the client in is out, so that it expects to be called.
+    /// Whether the response that admitted the client was sent, so that it expects calls.
     begun: bool,
 }
 
@@ -66,7 +66,7 @@ impl Provider {
         }
     }
 
-    /// Has the provider open a canvas. Answers with what it says of it.
+    /// Lets the provider open a canvas. Returns the provider's description of it.
     async fn open(
         &self,
         session: &Session,
@@ -85,7 +85,7 @@ impl Provider {
         self.call("canvas.open", session, params).await
     }
 
-    /// Tells the provider that a canvas is closed.
+    /// Notifies the provider that a canvas is closed.
     async fn close(&self, session: &Session, canvas: Value) {
         let instance = canvas["instanceId"].clone();
         match tokio::time::timeout(PATIENCE, self.call("canvas.close", session, canvas)).await {
@@ -100,19 +100,19 @@ impl Provider {
 struct State {
     last: u64,
     providers: Vec<Provider>,
-    /// Open canvases as their providers said, by instance, with the attachment that said it.
+    /// Open canvases as their providers described them, by instance, with the provider's attachment.
     shown: HashMap<String, (u64, SessionCanvasOpened)>,
-    /// What providers are opening now: the instance, and the attachment that does it.
+    /// Canvases that are being opened: the instance, and the provider's attachment.
     opening: Vec<(String, u64)>,
 }
 
 impl State {
-    /// The provider of a canvas. Where several have one of this name, it has to be said whose it is.
+    /// The provider of a canvas. If several provide one of this name, the extension must be given.
     fn find(&self, canvas: &str, extension: Option<&str>) -> Result<(Provider, CanvasInfo), RpcError> {
         let is = |info: &CanvasInfo| {
             info.canvas_id == canvas && extension.is_none_or(|extension| info.extension_id == extension)
         };
-        // The newest attachment of a provider is the one that answers.
+        // The newest attachment of a provider answers.
         let mut found: Vec<(Provider, CanvasInfo)> = Vec::new();
         for provider in self.providers.iter().rev() {
             for info in provider.canvases.iter().filter(|info| is(info)) {
@@ -138,7 +138,7 @@ impl State {
         self.providers.iter().find(|provider| provider.number == number)
     }
 
-    /// Whether as many canvases are open, or about to be, as may be.
+    /// Whether the limit of open canvases is reached, including those about to open.
     fn is_full(&self, facts: &SessionState) -> bool {
         let new = |(instance, _): &&(String, u64)| !facts.canvases.contains_key(instance);
         facts.canvases.len() + self.opening.iter().filter(new).count() >= MOST_OPEN
@@ -149,12 +149,12 @@ impl State {
 #[derive(Default)]
 pub(crate) struct Canvases {
     state: Mutex<State>,
-    /// What is changed and what is told of it stay in the same order.
+    /// Keeps changes and their notifications in the same order.
     telling: tokio::sync::Mutex<()>,
 }
 
 impl Canvases {
-    /// All canvases that are provided. The newest attachment of a provider is the one that counts.
+    /// All provided canvases. The newest attachment of a provider counts.
     pub(crate) fn list(&self) -> Vec<CanvasInfo> {
         let state = self.state.lock();
         let mut list: Vec<CanvasInfo> = Vec::new();
@@ -185,7 +185,7 @@ impl Canvases {
         session.look(|facts| facts.canvases.values().map(shown).collect())
     }
 
-    /// Opens a canvas, or shows one anew that is open under this name.
+    /// Opens a canvas, or shows an open one again.
     pub(crate) async fn open(
         board: &Arc<Board>,
         session: &Session,
@@ -196,7 +196,7 @@ impl Canvases {
             .map_err(RpcError::failed)?
     }
 
-    /// Has a task open a canvas: whoever gives up waiting for it leaves nothing half open.
+    /// Opens a canvas in a task, so that a caller who stops waiting leaves nothing half open.
     fn begin_to_open(
         board: &Arc<Board>,
         session: &Session,
@@ -260,7 +260,7 @@ impl Canvases {
         }))
     }
 
-    /// A provider has opened a canvas.
+    /// Records that a provider has opened a canvas.
     async fn opened(
         &self,
         session: &Session,
@@ -292,7 +292,7 @@ impl Canvases {
         Ok(opened)
     }
 
-    /// Does something in an open canvas. Answers with what its provider answers.
+    /// Runs an action in an open canvas. Returns the provider's answer.
     pub(crate) async fn invoke(
         &self,
         session: &Session,
@@ -317,8 +317,8 @@ impl Canvases {
         provider.call("canvas.action.invoke", session, params).await
     }
 
-    /// Closes a canvas. Its provider is told; one that is gone, hangs or fails at it, holds nothing up. Whoever gives up
-    /// waiting for it leaves nothing half closed.
+    /// Closes a canvas and notifies its provider, without depending on it: it may be gone, hang or fail. A caller who
+    /// stops waiting leaves nothing half closed.
     pub(crate) async fn close(board: &Arc<Board>, session: &Session, instance: &str) -> Result<(), RpcError> {
         let (open, provider) = board.canvases().find_open(session, instance)?;
         let (board, session) = (Arc::clone(board), session.clone());
@@ -345,7 +345,7 @@ impl Canvases {
         closing.await.map_err(RpcError::failed)?
     }
 
-    /// An open canvas, and its provider where that is there.
+    /// An open canvas, and its provider if it is connected.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     fn find_open(
         &self,
@@ -362,8 +362,8 @@ impl Canvases {
         Ok((open, found))
     }
 
-    /// Has what is shown be what the log says is open. They differ when a provider came, and when the conversation was taken
-    /// back or put back. What providers do for it is not waited for.
+    /// Makes the shown canvases match those that are open according to the log. They differ after a provider connects,
+    /// a rewind or an undo. This does not wait for providers.
     async fn reconcile(board: &Arc<Board>, session: &Session) {
         let canvases = board.canvases();
         let _telling = canvases.telling.lock().await;
@@ -413,7 +413,7 @@ impl Canvases {
         }
         tokio::spawn(join_all(opening));
         for (provider, open) in surplus {
-            // Nobody is left to be told when the session has ended.
+            // When the session has ended, there is nobody to notify.
             let _ = session.tell(closed(&open)).await;
             if let Some(provider) = provider {
                 let session = session.clone();
@@ -422,12 +422,12 @@ impl Canvases {
         }
     }
 
-    /// A provider is gone, and these canvases are shown no more. They stay open for it to come back, or are opened again by
-    /// another attachment of it.
+    /// A provider has disconnected, and its canvases are no longer shown. They stay open until it returns, or another
+    /// of its attachments reopens them.
     async fn withdraw(board: &Arc<Board>, session: &Session, lost: Vec<SessionCanvasOpened>) {
         let canvases = board.canvases();
         let telling = canvases.telling.lock().await;
-        // Nobody is left to be told when the session has ended.
+        // When the session has ended, there is nobody to notify.
         let _ = session
             .tell(SessionCanvasRegistryChanged {
                 canvases: canvases.list(),
@@ -454,7 +454,7 @@ impl Canvases {
     }
 }
 
-/// Refuses what no canvas can be opened with.
+/// Checks the instance and input of a canvas.
 fn check(instance: &str, input: Option<&Value>) -> Result<(), RpcError> {
     if instance.is_empty() {
         return Err(RpcError::params("`instanceId` is empty"));

@@ -16,7 +16,7 @@ const LIST: &str = "list_canvas_capabilities";
 const OPEN: &str = "open_canvas";
 const INVOKE: &str = "invoke_canvas_action";
 
-/// Whether a tool is one of these.
+/// Whether a tool is one of the canvas tools.
 pub(crate) fn is_one(name: &str) -> bool {
     [LIST, OPEN, INVOKE].contains(&name)
 }
@@ -27,7 +27,7 @@ pub(crate) fn tools() -> [ClientTool; 3] {
         description: description.into(),
         parameters: Arc::new(parameters),
         overrides_builtin: false,
-        // Looking asks nobody.
+        // Listing needs no permission.
         skip_permission: read_only,
         read_only,
         terminal: false,
@@ -83,7 +83,7 @@ pub(crate) async fn run(attached: &Attached, tool: &str, arguments: Value) -> Ex
     }
 }
 
-/// The result of one that could not be run.
+/// The result of a tool that could not run.
 pub(crate) fn failed(why: String) -> ExternalResult {
     ExternalResult {
         text: why,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::canvas::{CanvasConfig, CanvasProviderConfig, ExtensionInfo};
 
-/// What a client wants of a session.
+/// A client's configuration of a session.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SessionConfig {
@@ -97,13 +97,13 @@ pub(crate) struct SessionConfig {
     pub(crate) traceparent: Option<String>,
 }
 
-/// How the agent asks the person.
+/// How the agent asks questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AskUserVariant {
-    /// By a question with an answer.
+    /// With a question and an answer.
     Legacy,
-    /// By a form.
+    /// With a form.
     Elicitation,
 }
 
@@ -125,13 +125,13 @@ pub(crate) struct GitHubMcpConfig {
     pub(crate) enable_insiders_mode: bool,
 }
 
-/// What the values of MCP servers' variables mean.
+/// The meaning of the values of MCP servers' variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EnvValueMode {
-    /// Themselves.
+    /// Literal values.
     Direct,
-    /// Variables of the host.
+    /// Names of the host's variables.
     Indirect,
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct CommandConfig {
     pub(crate) description: Option<String>,
 }
 
-/// How the system prompt shall differ.
+/// Changes to the system prompt.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SystemMessageConfig {
@@ -181,7 +181,7 @@ pub(crate) struct SystemMessageConfig {
     pub(crate) sections: Option<BTreeMap<String, SectionConfig>>,
 }
 
-/// What to do with one section of the system prompt.
+/// The change to one section of the system prompt.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SectionConfig {
@@ -204,7 +204,7 @@ pub(crate) struct ModelConfig {
     pub(crate) capabilities: Option<ModelCapabilities>,
 }
 
-/// What a client says that its model can do.
+/// A client's description of its model's capabilities.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ModelCapabilities {
@@ -224,7 +224,7 @@ pub(crate) struct ModelLimits {
     pub(crate) max_context_window_tokens: Option<u64>,
 }
 
-/// Abilities of a client's model.
+/// Capabilities of a client's model.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ModelSupports {
@@ -232,7 +232,7 @@ pub(crate) struct ModelSupports {
     pub(crate) reasoning_effort: Option<bool>,
 }
 
-/// What the agent without a name may not use.
+/// Tools that the default agent must not use.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DefaultAgentConfig {
@@ -248,7 +248,7 @@ pub(crate) struct InfiniteSessions {
     pub(crate) buffer_exhaustion_threshold: Option<f64>,
 }
 
-/// Whether facts about the project are kept from one session to the next.
+/// Whether facts about the project are kept across sessions.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct MemoryConfig {
@@ -264,13 +264,13 @@ pub(crate) struct LargeOutput {
     pub(crate) output_dir: Option<PathBuf>,
 }
 
-/// Reads a value whose shape newer SDKs may change: what does not fit counts as absent.
+/// Reads a value whose shape newer SDKs may change: an unexpected shape counts as absent.
 fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
     Ok(value.and_then(|value| serde_json::from_value(value).ok()))
 }
 
-/// The same for each of several.
+/// The same for a list.
 fn lenient_list<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<Vec<T>>, D::Error> {
     let values: Option<Vec<Value>> = lenient(deserializer)?;
     let fitting = |values: Vec<Value>| {

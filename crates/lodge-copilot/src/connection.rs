@@ -29,7 +29,7 @@ use crate::{
     storage::{Files, Provider},
 };
 
-/// How long a client that is sent away may take to read why.
+/// How long a refused client has to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What every method gets to work with.
@@ -39,48 +39,48 @@ pub(crate) type Ctx = Arc<Connection>;
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) host: Host,
-    /// What all connections share.
+    /// State shared by all connections.
     pub(crate) shared: Arc<Shared>,
     /// Model traffic that the client carries.
     pub(crate) exchanges: Arc<Exchanges>,
     /// Sessions that the client created or resumed, by id.
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
-    /// Sessions of other hosts that it has open there.
+    /// The client's sessions on other hosts.
     relays: Mutex<HashMap<String, Arc<Relay>>>,
-    /// GitHub accounts that the client signed in with. Nobody else works with them.
+    /// GitHub accounts that the client signed in with. No other client uses them.
     pub(crate) accounts: Accounts,
-    /// What `connect` told about the client.
+    /// The client's introduction with `connect`.
     state: Mutex<ConnectionState>,
-    /// Its place in the host's budget of connections, where it came over the network.
+    /// Its place in the host's budget of connections, if it came over the network.
     slot: Option<Slot>,
-    /// Who it is, where that is known without a token.
+    /// The client's identity, if it is known without a token.
     known: Option<Admission>,
 }
 
 #[derive(Default)]
 struct ConnectionState {
-    /// Who was let in, once it is known.
+    /// The client's admission, once it has one.
     admission: Option<Admission>,
     wrong_tokens: u32,
     client_name: Option<String>,
-    /// What `connect` said, without the token, where other hosts may have to be told.
+    /// The parameters of `connect` without the token, in case other hosts need them.
     greeting: Option<Value>,
     carries_model_traffic: bool,
     counts: bool,
-    /// Whether the client has ended everything but the process.
+    /// Whether the client has shut everything down but the process.
     shut_down: bool,
-    /// Set when the client keeps the files of its sessions.
+    /// Set when the client stores the files of its sessions.
     keeps_files: Option<Arc<Provider>>,
     /// Directories of plugins that all of the client's sessions get.
     plugins: Vec<PathBuf>,
-    /// Further ones, that can change while sessions are open.
+    /// Further directories, which can change while sessions are open.
     additional_plugins: Vec<PathBuf>,
 }
 
-/// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
+/// The result of a method. Its events are already in the outbox, so the response cannot overtake them.
 pub(crate) struct Outcome {
     pub(crate) reply: Reply,
-    /// A session that was opened: its events go out after the answer and not before.
+    /// A session that was opened: its events are sent after the response.
     pub(crate) start: Option<Arc<Attached>>,
 }
 
@@ -108,12 +108,12 @@ impl Connection {
         }
     }
 
-    /// Its place, as long as it has not shown the token.
+    /// Its place, until it has shown the token.
     fn stranger(&self) -> Option<&Slot> {
         self.slot.as_ref().filter(|_| !self.is_admitted())
     }
 
-    /// Closes a stranger that takes too long, or whose place is needed. Resolves when it is none any more.
+    /// Closes a stranger that takes too long, or whose place is needed. Resolves once it is a client.
     async fn watch_stranger(&self) {
         let Some(slot) = self.stranger() else { return };
         let reason = tokio::select! {
@@ -125,8 +125,8 @@ impl Connection {
         }
     }
 
-    /// Serves until the client closes its side, or is closed for not keeping up. Whatever it had open is detached; its
-    /// sessions and open questions live on.
+    /// Serves the client until it closes the connection, or is disconnected because it reads too slowly. Its sessions
+    /// are detached; they and their open questions live on.
     pub(crate) async fn run<R, W>(self: Arc<Self>, input: R, mut output: W)
     where
         R: AsyncRead + Unpin + Send,
@@ -196,7 +196,7 @@ impl Connection {
         tracing::info!(reason = self.peer.reason().as_deref(), "connection ended");
     }
 
-    /// Says why nothing more is taken from the connection, and ends it.
+    /// Sends the reason for a refusal, and closes the connection.
     async fn refuse(&self, why: &str) {
         let message = format!("the connection is closed: {why}");
         self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
@@ -208,7 +208,7 @@ impl Connection {
 
     /// Serves one message.
     async fn serve(self: &Arc<Self>, body: &[u8]) {
-        // A list would pass for a message whose fields come in this order.
+        // A list would be accepted as a message with its fields in this order.
         if body.trim_ascii_start().starts_with(b"[") {
             let text = "a message has a method or an id; batches are not accepted";
             return self.peer.fail(None, RpcError::new(INVALID_REQUEST, text));
@@ -222,7 +222,7 @@ impl Connection {
             }
             Err(error) => {
                 let error = RpcError::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}"));
-                // Whoever sent it need not wait for an answer under its id.
+                // The sender must not wait for a response under its id.
                 let fields: Option<HashMap<String, &RawValue>> = serde_json::from_slice(body).ok();
                 return self
                     .peer
@@ -231,7 +231,7 @@ impl Connection {
         };
         match (message.method, message.id) {
             (Some(method), Some(id)) => self.request(&method, id, Params::new(message.params)).await,
-            // The protocol has no notifications from clients; `$/cancelRequest` and its like may be ignored.
+            // The protocol has no notifications from clients; `$/cancelRequest` and similar ones may be ignored.
             (Some(method), None) => tracing::debug!(%method, "notification ignored"),
             (None, Some(id)) => {
                 let empty = message.error.is_none() && message.result.is_none();
@@ -240,7 +240,7 @@ impl Connection {
                     (None, Some(result)) => serde_json::from_str(result.get()).map_err(RpcError::failed),
                     (None, None) => Ok(Value::Null),
                 };
-                // Only ids that were given out here, which are numbers, mean anything.
+                // Only ids from this host are valid, and those are numbers.
                 let known = id.get().parse().is_ok_and(|id| self.peer.answered(id, answer));
                 if empty && !known {
                     let error = RpcError::new(
@@ -272,7 +272,7 @@ impl Connection {
         if let Some(relay) = relay {
             return relay.forward(id, method, &params);
         }
-        // Asking the others takes a moment, in which other requests are served.
+        // Asking other hosts takes a moment; meanwhile, other requests are served.
         let (this, method, id) = (self.clone(), method.to_owned(), id.to_owned());
         tokio::spawn(async move {
             match relay::reach(&this, &method, &session).await {
@@ -283,7 +283,8 @@ impl Connection {
         });
     }
 
-    /// Whether another host may be asked to do this. What a client keeps or carries for its sessions is this connection's alone.
+    /// Whether another host may serve this. Files and model traffic that a client stores or carries belong to this
+    /// connection alone.
     fn may_relay(&self, method: &str, session: &str) -> bool {
         let state = self.state.lock();
         let is_bound = state.shut_down || state.keeps_files.is_some() || state.carries_model_traffic;
@@ -291,24 +292,24 @@ impl Connection {
         !is_bound && self.check_role(method).is_ok() && self.session(session).is_none()
     }
 
-    /// Notes that another host has a session of the client; answers with the way that is known already, where there is one.
+    /// Registers that another host has a session of the client. Returns the known relay, if there is one.
     pub(crate) fn keep_relay(&self, session: &str, relay: Arc<Relay>) -> Arc<Relay> {
         let mut relays = self.relays.lock();
         relays.entry(session.to_owned()).or_insert(relay).clone()
     }
 
-    /// Forgets that another host has a session of the client. False when it was forgotten before.
+    /// Forgets that another host has a session of the client. False if it was already forgotten.
     pub(crate) fn forget_relay(&self, session: &str) -> bool {
         self.relays.lock().remove(session).is_some()
     }
 
-    /// What other hosts are told of the client; nothing when it did not introduce itself.
+    /// The client's introduction, for other hosts; `None` if it has not introduced itself.
     pub(crate) fn greeting(&self) -> Option<Value> {
         self.state.lock().greeting.clone()
     }
 
-    /// Starts a request. The first step is taken at once, so that requests reach the session in the order in which they
-    /// came; what has to wait goes on beside the others.
+    /// Starts a request. Its first step runs at once, so that requests reach the session in the order in which they
+    /// arrived; anything that waits runs concurrently.
     async fn request_here(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
         if method == "connect" && self.host.is_kept() {
             self.keep_greeting(&params);
@@ -319,14 +320,14 @@ impl Connection {
             let this = self.clone();
             work = Box::pin(async move {
                 let result = work.await;
-                // The answer says that it is done, and that is when the client has it.
+                // A response means that the work is done, and that the client has it.
                 if let Some(session) = this.session(&id) {
                     session.files_kept().await;
                 }
                 result
             });
         }
-        // Whoever has not shown the token has one request at a time.
+        // A client that has not shown the token has one request at a time.
         if let Some(slot) = self.stranger() {
             let result = work.await;
             let refused = |error: &RpcError| error.code == AUTHENTICATION_FAILED && method == "connect";
@@ -352,7 +353,7 @@ impl Connection {
                 tokio::spawn(async move {
                     tokio::select! {
                         result = work => connection.finish(&method, &id, result),
-                        // Nobody is there to be answered.
+                        // The client is gone.
                         () = connection.peer.closed() => {}
                     }
                 });
@@ -385,7 +386,7 @@ impl Connection {
             .boxed()
     }
 
-    /// The session that a request is about, when the client keeps its files.
+    /// The session that a request names, if the client stores its files.
     fn kept_session(&self, params: &Params) -> Option<String> {
         self.state.lock().keeps_files.as_ref()?;
         params.parse::<SessionId>().ok().map(|params| params.session_id)
@@ -406,18 +407,18 @@ impl Connection {
         }
     }
 
-    /// Whether whoever this is may call a method.
+    /// Checks whether this client may call a method.
     fn check_role(&self, method: &str) -> Result<(), RpcError> {
         let state = self.state.lock();
         match &state.admission {
-            // Where the right token is to be shown.
+            // This is where the token is shown.
             _ if method == "connect" => Ok(()),
             None => Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED")),
             Some(admission) => {
                 let needed = roles::needed(method);
                 let allowed = admission.check(needed);
                 if allowed.is_ok() && needed == Role::Approve {
-                    // The log's schema has no room for who answered.
+                    // The log's schema has no field for who answered.
                     tracing::info!(by = %admission.identity, method, "a question was answered");
                 }
                 allowed.map_err(RpcError::failed)
@@ -425,7 +426,7 @@ impl Connection {
         }
     }
 
-    /// Lets the client in. It hears of sessions from now on.
+    /// Admits the client. From now on, it is notified of sessions.
     pub(crate) fn admit(&self, admission: Admission) -> Result<(), TooManyClients> {
         if let Some(slot) = &self.slot {
             slot.authenticate()?;
@@ -446,18 +447,18 @@ impl Connection {
         Ok(())
     }
 
-    /// The client shook hands.
+    /// The client has introduced itself.
     pub(crate) fn greet(&self, client_name: Option<String>) {
         self.peer.greet();
         self.state.lock().client_name = client_name;
     }
 
-    /// Whether the client was let in.
+    /// Whether the client was admitted.
     pub(crate) fn is_admitted(&self) -> bool {
         self.state.lock().admission.is_some()
     }
 
-    /// The client wants to count what happens in its sessions.
+    /// The client wants telemetry of its sessions.
     pub(crate) fn count(&self) {
         self.state.lock().counts = true;
     }
@@ -466,28 +467,28 @@ impl Connection {
         self.state.lock().counts
     }
 
-    /// Which parsers the client has.
+    /// The generation of the client's parsers.
     pub(crate) fn generation(&self) -> Generation {
         self.peer.generation()
     }
 
-    /// The client offers to carry requests to models.
+    /// The client offers to carry model requests.
     pub(crate) fn carry_model_traffic(&self) {
         self.state.lock().carries_model_traffic = true;
     }
 
-    /// The client has ended its work: sessions that it has open are to be closed, and nothing more is served to it.
+    /// The client has shut down: returns its open sessions, which are to be closed. No further requests are served.
     pub(crate) fn shut_down(&self) -> Vec<String> {
         self.state.lock().shut_down = true;
         self.sessions.lock().keys().cloned().collect()
     }
 
-    /// The client offers to keep the files of its sessions.
+    /// The client offers to store the files of its sessions.
     pub(crate) fn keep_files(&self, provider: Provider) {
         self.state.lock().keeps_files = Some(Arc::new(provider));
     }
 
-    /// The files of one of the client's sessions, where the client keeps them.
+    /// The files of one of the client's sessions, if the client stores them.
     pub(crate) fn files(&self, session_id: &str) -> Option<Files> {
         let provider = self.state.lock().keeps_files.clone()?;
         Some(Files {
@@ -497,7 +498,7 @@ impl Connection {
         })
     }
 
-    /// The client's sessions get these plugins from now on. False when it has sessions open.
+    /// Sets the plugins of all of the client's sessions. False if it has sessions open.
     pub(crate) fn bring_plugins(&self, paths: Vec<PathBuf>) -> bool {
         let free = self.sessions.lock().is_empty();
         if free {
@@ -506,7 +507,7 @@ impl Connection {
         free
     }
 
-    /// The client's next sessions get these plugins, too; they take the place of those named so before.
+    /// Sets additional plugins for the client's next sessions, replacing earlier ones.
     pub(crate) fn add_plugins(&self, paths: Vec<PathBuf>) {
         self.state.lock().additional_plugins = paths;
     }
@@ -517,27 +518,27 @@ impl Connection {
         state.plugins.iter().chain(&state.additional_plugins).cloned().collect()
     }
 
-    /// The GitHub token where the client names none: of the account that it signed in with last, or the one that the host was
-    /// started with.
+    /// The GitHub token if the client names none: of the account that it signed in with last, or the one with which the
+    /// host was started.
     pub(crate) fn github_token(&self) -> Option<String> {
         let account = self.accounts.current().map(|account| account.token);
         account.or_else(|| self.shared.options.github_token.clone())
     }
 
-    /// The models there are with a GitHub token, for a session of this client or, without one, for a list.
+    /// The models available with a GitHub token, for a session of this client, or for a list.
     pub(crate) fn catalogue(&self, token: Option<&str>, session_id: Option<&str>) -> Catalogue {
         let token = token.map(str::to_owned).or_else(|| self.github_token());
         self.through(self.shared.tokens.catalogue(&self.host, token.as_deref()), session_id)
     }
 
-    /// The same with tokens that the client gives out for a session.
+    /// The same with tokens that the client supplies for a session.
     pub(crate) fn catalogue_with(&self, tokens: Arc<github::Tokens>, session_id: &str) -> Catalogue {
         let catalogue = self.host.models().clone().with_github_token(Auth::Source(tokens));
         self.through(catalogue, Some(session_id))
     }
 
     fn through(&self, catalogue: Catalogue, session_id: Option<&str>) -> Catalogue {
-        // A session's requests go through the client that carries them, whoever else has it open.
+        // A session's requests go through the client that carries them, even if another client has it open.
         let other = || self.shared.boards.of(session_id?).carrier();
         match self.carrier(session_id).or_else(other) {
             Some(carrier) => catalogue.with_transport(Arc::new(carrier)),
@@ -545,7 +546,7 @@ impl Connection {
         }
     }
 
-    /// The way for requests to models that leads through this client, where it carries them.
+    /// The transport for model requests through this client, if it carries them.
     pub(crate) fn carrier(&self, session_id: Option<&str>) -> Option<SdkTransport> {
         let carries = self.state.lock().carries_model_traffic;
         carries.then(|| SdkTransport {
@@ -566,7 +567,7 @@ impl Connection {
         (!attached.session().has_ended()).then_some(attached)
     }
 
-    /// Remembers a session that the client has opened; an older attachment to the same session is dropped.
+    /// Stores a session that the client has opened. An older attachment to the same session is returned.
     pub(crate) fn attach(&self, attached: Arc<Attached>) -> Option<Arc<Attached>> {
         if let Some(traces) = &self.shared.traces {
             attached.traced(traces.follow(attached.session()));

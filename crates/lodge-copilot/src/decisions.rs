@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::rpc::RpcError;
 
-/// A permission decision as it comes.
+/// A permission decision on the wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DecisionParams {
@@ -16,8 +16,8 @@ pub(crate) struct DecisionParams {
 }
 
 impl DecisionParams {
-    /// What it means. `None` for `no-result`, by which a client leaves the question to others. A word that nobody knows is an
-    /// error, so that the client gives another answer: nobody else may be there to give one.
+    /// The decision. `None` for `no-result`, with which a client leaves the question to others. An unknown decision is
+    /// an error, so that the client gives another one: there may be no other client.
     pub(crate) fn decision(self) -> Result<Option<PermissionDecision>, RpcError> {
         let feedback = self.feedback.filter(|text| !text.trim().is_empty());
         Ok(Some(match self.kind.as_str() {
@@ -42,19 +42,19 @@ impl DecisionParams {
     }
 }
 
-/// The result of a client's tool as it comes.
+/// The result of a client's tool on the wire.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ToolResultParams {
     /// Just text.
     Text(String),
-    /// With all that an SDK can say.
+    /// A complete result of an SDK.
     Full(Box<FullResult>),
     /// Anything else; the model reads it as JSON.
     Other(Value),
 }
 
-/// A tool result with all that an SDK can say.
+/// A complete tool result of an SDK.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FullResult {
@@ -83,7 +83,7 @@ struct Binary {
     mime_type: String,
 }
 
-/// What a client says came of its tool.
+/// The outcome of a client's tool.
 pub(crate) fn tool_answer(result: Option<ToolResultParams>, error: Option<String>) -> ToolAnswer {
     match (result, error) {
         (_, Some(error)) => ToolAnswer::Error(error),

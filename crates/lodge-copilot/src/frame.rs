@@ -11,21 +11,21 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReade
 /// The largest body that is read. A bigger one is skipped and refused.
 pub const MAX_BODY: u64 = 64 * 1024 * 1024;
 
-/// The longest header line that is looked at; the rest of a longer one is skipped.
+/// Limit for a header line; the rest of a longer one is skipped.
 const MAX_HEADER_LINE: usize = 8 * 1024;
 
 const NAME: &[u8] = b"content-length:";
 
-/// What came in.
+/// Input from the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
     /// The body of a whole frame.
     Body(Vec<u8>),
-    /// A frame that is too large; its body is skipped as it comes.
+    /// A frame that is too large; its body is skipped.
     TooLarge(u64),
     /// Bytes that are not a frame; they were skipped up to the next header.
     Malformed(&'static str),
-    /// More than may be sent before the token; nothing more can be read.
+    /// More than is allowed before the token; nothing more is read.
     OverAllowance,
 }
 
@@ -35,9 +35,9 @@ pub struct FrameReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     max_body: u64,
-    /// How much of a body that is too large is still to come.
+    /// How much of an oversized body is still to be skipped.
     skip: u64,
-    /// Bytes that may still come, where that is limited.
+    /// How many more bytes are allowed, if that is limited.
     allowance: Option<u64>,
 }
 
@@ -58,12 +58,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads no more than so many bytes from here on; `None` lifts the limit.
+    /// Limits how many more bytes are read; `None` lifts the limit.
     pub fn allow(&mut self, bytes: Option<u64>) {
         self.allowance = bytes;
     }
 
-    /// Counts bytes, and says whether they were still allowed.
+    /// Counts bytes. Returns whether they were within the limit.
     fn spend(&mut self, bytes: u64) -> bool {
         let Some(left) = &mut self.allowance else { return true };
         let enough = *left >= bytes;
@@ -94,26 +94,26 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                     Some(Ok(n)) => return self.body(n).await.map(Some),
                     Some(Err(())) => return Ok(Some(Inbound::Malformed("Content-Length is not a number"))),
                     None if junk => return Ok(Some(Inbound::Malformed("frame without Content-Length"))),
-                    // Blank lines between frames harm nobody.
+                    // Blank lines between frames are ignored.
                     None => continue,
                 }
             }
             match content_length(line) {
                 Some(found) => length = Some(found),
-                // A web page can make a browser post to any port of this machine, and HTTP's headers would pass as ours.
+                // A web page can make a browser post to any local port, and HTTP headers would be accepted as ours.
                 None if line.windows(7).any(|part| part == b" HTTP/1") => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidData,
                         "this port does not speak HTTP",
                     ));
                 }
-                // Other headers (Content-Type) are allowed and mean nothing here.
+                // Other headers (Content-Type) are allowed and ignored.
                 None => junk = true,
             }
         }
     }
 
-    /// Reads what is left of a body that is too large. May be dropped and called again.
+    /// Skips the rest of an oversized body. Cancel-safe.
     async fn skip_rest(&mut self) -> io::Result<()> {
         while self.skip > 0 {
             let available = self.input.fill_buf().await?.len();
@@ -129,14 +129,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     async fn body(&mut self, length: u64) -> io::Result<Inbound> {
         if length > self.max_body && self.allowance.is_none() {
-            // Told at once: whoever claims more than anybody has would never hear of it otherwise.
+            // Reported at once: a sender that claims a huge length would otherwise never hear of it.
             self.skip = length;
             return Ok(Inbound::TooLarge(length));
         }
         if !self.spend(length) {
             return Ok(Inbound::OverAllowance);
         }
-        // The buffer grows with what arrives, not with what is claimed.
+        // The buffer grows with the received bytes, not with the claimed length.
         let mut body = Vec::with_capacity(length.min(64 * 1024) as usize);
         (&mut self.input).take(length).read_to_end(&mut body).await?;
         if body.len() as u64 == length {
@@ -147,9 +147,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Reads up to and including `\n`, keeping at most [`MAX_HEADER_LINE`] bytes (the last ones, where a header that follows
-/// skipped bytes would stand). `None` at the end of the stream; otherwise whether no bytes were dropped, and how many were
-/// read. It stops early once they are more than `most`.
+/// Reads up to and including `\n`, keeping at most [`MAX_HEADER_LINE`] bytes (the last ones, where a header after
+/// skipped bytes would be). `None` at the end of the stream; otherwise whether no bytes were dropped, and how many were
+/// read. Stops early after more than `most` bytes.
 async fn read_line<R: AsyncBufRead + Unpin>(
     input: &mut R,
     line: &mut Vec<u8>,
@@ -177,8 +177,8 @@ async fn read_line<R: AsyncBufRead + Unpin>(
     }
 }
 
-/// The length that a header line states. The name is searched anywhere in the line: after a body whose header could not
-/// be read, the next header stands at the end of that body's last line, and the stream is in step again from there.
+/// The length in a header line. The name is searched anywhere in the line: after a body whose header could not be read,
+/// the next header is at the end of that body's last line, and from there the stream is in step again.
 fn content_length(line: &[u8]) -> Option<Result<u64, ()>> {
     let at = line
         .windows(NAME.len())
@@ -192,7 +192,7 @@ fn content_length(line: &[u8]) -> Option<Result<u64, ()>> {
     )
 }
 
-/// One frame on its way out: a header and up to three pieces of JSON that are shared, not copied.
+/// An outgoing frame: a header and up to three pieces of JSON, which are shared, not copied.
 #[derive(Debug, Clone)]
 pub struct Frame {
     pieces: [Bytes; 3],
@@ -289,7 +289,7 @@ mod tests {
         let mut endless = vec![b'x'; 3 * MAX_HEADER_LINE];
         endless.extend(b"Content-Length: 2\r\n\r\n{}");
         check(&endless, &[body("{}")]).await;
-        // Cut short: nothing is made up.
+        // A truncated frame gives nothing.
         check(b"Content-Length: 10\r\n\r\n{}", &[]).await;
     }
 
@@ -347,7 +347,7 @@ mod fuzz {
             runtime.block_on(async {
                 let mut reader = FrameReader::with_limit(&bytes[..], 256);
                 let mut read = 0;
-                // Every answer takes at least a byte, so that it ends.
+                // Every call consumes at least a byte, so this ends.
                 for _ in 0..=bytes.len() + 1 {
                     match reader.next().await {
                         Ok(Some(Inbound::Body(body))) => {

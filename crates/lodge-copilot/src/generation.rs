@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lodge_events::{Event, EventType};
 use serde_json::{Value, json};
 
-/// Which parsers a client has.
+/// The generation of a client's parsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
     /// SDKs 0.1 to 0.3.
@@ -30,7 +30,7 @@ impl Generation {
     }
 }
 
-/// The event as SDKs before 1.0 can read it; nothing when they read it as it is.
+/// The event in a form that SDKs before 1.0 can read; `None` if they can read it unchanged.
 fn before_connect(event: &Event) -> Option<Bytes> {
     let change = match event.event_type()? {
         EventType::PermissionCompleted => permission_result,
@@ -56,7 +56,7 @@ fn without(data: &mut Value, field: &str) -> bool {
     data.and_then(|data| data.remove(field)).is_some()
 }
 
-/// They know no questions of hooks; to them it is one of a tool.
+/// They do not know questions from hooks, so these become questions about a tool.
 fn permission_request(data: &mut Value) -> bool {
     let of_hook = |request: &Value| request["kind"] == "hook";
     let mut changed = false;
@@ -71,17 +71,17 @@ fn permission_request(data: &mut Value) -> bool {
     changed
 }
 
-/// They take the mode for that of a form.
+/// They confuse the mode with that of a form.
 fn without_mode(data: &mut Value) -> bool {
     without(data, "mode")
 }
 
-/// They take the status of a canvas for that of an MCP server.
+/// They confuse the status of a canvas with that of an MCP server.
 fn without_status(data: &mut Value) -> bool {
     without(data, "status")
 }
 
-/// They take the mode for that of a form, and know permissions as on and off.
+/// They confuse the mode with that of a form, and know permissions only as on and off.
 fn by_booleans(data: &mut Value) -> bool {
     let all = |mode: &Value| json!(mode == "allow-all");
     *data = json!({
@@ -90,7 +90,7 @@ fn by_booleans(data: &mut Value) -> bool {
     true
 }
 
-/// They want a list where all tools are meant.
+/// They expect a list even if all tools are meant.
 fn with_lists_of_tools(data: &mut Value) -> bool {
     let mut changed = false;
     for agent in data["agents"].as_array_mut().into_iter().flatten() {
@@ -102,12 +102,12 @@ fn with_lists_of_tools(data: &mut Value) -> bool {
     changed
 }
 
-/// They take the action for that of a form.
+/// They confuse the action with that of a form.
 fn without_action(data: &mut Value) -> bool {
     without(data, "action")
 }
 
-/// Removes what is of a type that they do not know from a list.
+/// Removes items of unknown types from a list.
 fn only(list: Option<&mut Value>, known: &[&str]) -> bool {
     let Some(list) = list.and_then(Value::as_array_mut) else {
         return false;
@@ -127,7 +127,7 @@ fn known_attachments(data: &mut Value) -> bool {
     only(data.get_mut("attachments"), &known)
 }
 
-/// Notifications of kinds that they do not know are what they are to people: information.
+/// Notifications of unknown kinds become information for people.
 fn as_information(event: &Event) -> Option<Bytes> {
     let mut json: Value = serde_json::from_slice(event.json()).ok()?;
     let data = &json["data"];
@@ -153,12 +153,12 @@ fn permission_result(data: &mut Value) -> bool {
     true
 }
 
-/// Some take the content of a form for text.
+/// Some expect the content of a form to be text.
 fn without_content(data: &mut Value) -> bool {
     without(data, "content")
 }
 
-/// They want all three of the seeds' names, which events of earlier builds and of the Copilot CLI lack.
+/// They require all three of the seeds' names, which events of earlier builds and of the Copilot CLI lack.
 fn by_the_seeds_names(data: &mut Value) -> bool {
     let Some(used) = data.get_mut("compactionTokensUsed").and_then(Value::as_object_mut) else {
         return false;

@@ -17,21 +17,21 @@ use crate::{config::SessionConfig, connection::Ctx, peer::Peer, providers::no_to
 /// The name of GitHub's own MCP server.
 pub(crate) const SERVER: &str = "github-mcp-server";
 
-/// A token is asked for again when less than this is left of its life.
+/// A token is renewed when it expires in less than this.
 const REFRESH: Duration = Duration::from_secs(3600);
 
-/// Where the tokens of a session come from whose app gives them out on demand.
+/// Tokens of a session whose app supplies them on demand.
 pub(crate) struct Tokens {
     peer: Peer,
     registration: String,
     session_id: String,
     host: String,
-    /// The last one, and when it ends.
+    /// The last token, and when it expires.
     kept: tokio::sync::Mutex<Option<(String, Instant)>>,
 }
 
 impl Tokens {
-    /// Those of a session that is opened, if its app gives them out.
+    /// The tokens of a session being opened, if its app supplies them.
     pub(crate) fn of(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Result<Option<Arc<Self>>, RpcError> {
         let Some(registration) = &config.git_hub_token_provider_registration_id else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Tokens {
             .ok_or_else(|| "the client supplied none".to_owned())
     }
 
-    /// A token that is good for a while.
+    /// A token that is valid for a while.
     pub(crate) async fn get(&self) -> Result<String, String> {
         let mut kept = self.kept.lock().await;
         let now = Instant::now();
@@ -78,7 +78,7 @@ impl Tokens {
         let reason = if kept.is_some() { "refresh" } else { "initial" };
         match self.acquire(reason).await {
             Ok(new) => Ok(kept.insert(new).0.clone()),
-            // The old one may do a little longer.
+            // The old token may still be valid for a while.
             Err(error) => match &*kept {
                 Some((token, end)) if *end > now => Ok(token.clone()),
                 _ => Err(error),
@@ -93,7 +93,7 @@ impl TokenSource for Tokens {
     }
 }
 
-/// The answer is a small object; what is longer is none.
+/// The answer is a small object; anything longer is invalid.
 const LONGEST_ANSWER: usize = 1024 * 1024;
 
 /// Asks the GitHub API at `api` whose token this is.
@@ -126,7 +126,7 @@ pub(crate) async fn user(api: &str, token: &str) -> Result<Value, String> {
     }
 }
 
-/// What is left of a quota, as clients know it.
+/// The remainder of a quota, in the clients' form.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Quota {
@@ -159,7 +159,7 @@ struct Snapshot {
     unlimited: bool,
 }
 
-/// The quotas of an account, by their kind, from what GitHub says of it. One that cannot be read is left out.
+/// The quotas in GitHub's description of an account, by kind. Unreadable ones are left out.
 pub(crate) fn quotas(user: &Value) -> BTreeMap<String, Quota> {
     let snapshots = user["quota_snapshots"].as_object().into_iter().flatten();
     let reset = user["quota_reset_date"].as_str();
@@ -190,8 +190,8 @@ pub(crate) fn quotas(user: &Value) -> BTreeMap<String, Quota> {
     snapshots.filter_map(read).collect()
 }
 
-/// GitHub's own MCP server, for an app that asks for what there is to be found, and has a token. It only reads, unless the
-/// app wants all of its tools or some more.
+/// GitHub's own MCP server, for an app that enables discovery and has a token. It is read-only, unless the app wants
+/// all or more of its tools.
 pub(crate) fn server(ctx: &Ctx, config: &SessionConfig) -> Option<Configured> {
     if config.enable_config_discovery != Some(true) {
         return None;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::peer::{CallError, Peer};
 
-/// A piece of a response's body, or why there is no more.
+/// A piece of a response's body, or the reason why there is no more.
 type Piece = Result<Bytes, TransportError>;
 
 /// Exchanges that wait for the client's response.
@@ -36,7 +36,7 @@ struct Head {
 }
 
 impl Exchanges {
-    /// The client gives status and headers. False when nobody waits for them.
+    /// The client supplies status and headers. False if nothing waits for them.
     pub(crate) fn started(&self, id: &str, status: u16, headers: BTreeMap<String, Vec<String>>) -> bool {
         let mut exchanges = self.0.lock();
         let Some(head) = exchanges.get_mut(id).and_then(|exchange| exchange.head.take()) else {
@@ -49,7 +49,7 @@ impl Exchanges {
         head.send(Ok(Head { status, headers })).is_ok()
     }
 
-    /// The client gives a piece of the body. False when nobody waits for it.
+    /// The client supplies a piece of the body. False if nothing waits for it.
     pub(crate) fn piece(&self, id: &str, piece: Piece, end: bool) -> bool {
         let mut exchanges = self.0.lock();
         let Some(exchange) = exchanges.get_mut(id) else {
@@ -69,7 +69,7 @@ impl Exchanges {
     }
 }
 
-/// Decodes what a client sends as a body.
+/// Decodes a body from the client.
 pub(crate) fn decode(data: &str, binary: bool) -> Result<Bytes, String> {
     if !binary {
         return Ok(Bytes::copy_from_slice(data.as_bytes()));
@@ -80,12 +80,12 @@ pub(crate) fn decode(data: &str, binary: bool) -> Result<Bytes, String> {
         .map_err(|error| format!("the data is not base64: {error}"))
 }
 
-/// Requests to models by way of the client.
+/// Model requests through the client.
 #[derive(Clone)]
 pub(crate) struct SdkTransport {
     pub(crate) peer: Peer,
     pub(crate) exchanges: Arc<Exchanges>,
-    /// The session that asks; none for lists of models.
+    /// The session that makes the request; none for lists of models.
     pub(crate) session_id: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl SdkTransport {
             .0
             .lock()
             .insert(id.clone(), Exchange { head: Some(head), body });
-        // From here on, giving up tells the client.
+        // From here on, dropping this notifies the client.
         let open = Open {
             transport: self.clone(),
             id: id.clone(),
@@ -125,7 +125,7 @@ impl SdkTransport {
             }
         };
         let head = if socket {
-            // Nothing can be said before it is open.
+            // Before the response begins, nothing can be sent.
             let head = head.await?;
             if head.status == 101 {
                 self.call("llmInference.httpRequestChunk", &chunk).await?;
@@ -187,7 +187,7 @@ fn gone() -> TransportError {
     TransportError::Failed("the client that carries model requests disconnected".to_owned())
 }
 
-/// An exchange that is not over. Dropping it before its end cancels it; a socket is closed, which is its end.
+/// An unfinished exchange. Dropping it cancels it; a socket is closed, which is its end.
 struct Open {
     transport: SdkTransport,
     id: String,

@@ -14,9 +14,9 @@ use tokio::{
 
 use crate::frame::Frame;
 
-/// Pieces shorter than this are gathered in one buffer; longer ones are written from where they are.
+/// Shorter pieces are gathered in one buffer; longer ones are written in place.
 const COPY_BELOW: usize = 4 * 1024;
-/// The buffer is written when it holds this much.
+/// The buffer is written when it has this size.
 const WRITE_AT: usize = 64 * 1024;
 
 /// The queue of one connection.
@@ -35,16 +35,16 @@ struct Queue {
     frames: VecDeque<Frame>,
     bytes: usize,
     closed: Option<Arc<str>>,
-    /// Closed to what comes, but not to what waits.
+    /// Accepts no more frames, but writes the waiting ones.
     closing: bool,
 }
 
-/// Why a frame was not taken.
+/// Why a frame was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The connection is closed.
     Closed,
-    /// More waits than the limit allows; the connection was closed by this.
+    /// The queue exceeded its limit, which closed the connection.
     Full,
 }
 
@@ -57,7 +57,7 @@ impl Outbox {
         }))
     }
 
-    /// Adds a frame. A single frame may be larger than the limit: what counts is what already waits.
+    /// Adds a frame. A single frame may exceed the limit: only frames that already wait count.
     pub(crate) fn push(&self, frame: Frame) -> Result<(), Refused> {
         let mut queue = self.0.queue.lock();
         if queue.closed.is_some() || queue.closing {
@@ -73,31 +73,31 @@ impl Outbox {
         queue.frames.push_back(frame);
         let first = queue.frames.len() == 1;
         drop(queue);
-        // The writer takes everything that waits at once, so only the first frame has to wake it.
+        // The writer takes all waiting frames at once, so only the first one wakes it.
         if first {
             self.0.wake.notify_one();
         }
         Ok(())
     }
 
-    /// Closes at once: what waits is not written any more.
+    /// Closes at once: waiting frames are dropped.
     pub(crate) fn close(&self, reason: &str) {
         self.0.queue.lock().close(reason);
         self.0.wake.notify_one();
     }
 
-    /// Takes no more, and closes once what waits is written.
+    /// Accepts no more frames, and closes once the waiting ones are written.
     pub(crate) fn finish(&self) {
         self.0.queue.lock().closing = true;
         self.0.wake.notify_one();
     }
 
-    /// Why it was closed.
+    /// The reason for closing.
     pub(crate) fn closed(&self) -> Option<Arc<str>> {
         self.0.queue.lock().closed.clone()
     }
 
-    /// Writes until closed, flushing whenever nothing more waits.
+    /// Writes until closed, flushing whenever the queue is empty.
     pub(crate) async fn write_to<W: AsyncWrite + Unpin>(&self, output: &mut W) -> io::Result<()> {
         let mut batch = VecDeque::new();
         let mut buffer = BytesMut::with_capacity(WRITE_AT);
@@ -168,7 +168,7 @@ async fn write_all<W: AsyncWrite + Unpin>(output: &mut W, buffer: &mut BytesMut)
     Ok(())
 }
 
-/// Writes what is gathered and a large piece in one go, the piece from where it is.
+/// Writes the buffer and a large piece in one call, the piece in place.
 async fn write_both<W: AsyncWrite + Unpin>(output: &mut W, buffer: &mut BytesMut, piece: Bytes) -> io::Result<()> {
     let mut both = buffer.split().freeze().chain(piece);
     while both.has_remaining() {

@@ -37,13 +37,13 @@ struct Inner {
     greeted: AtomicBool,
 }
 
-/// Why a call to the client has no result.
+/// Why a call to the client failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The client answered with an error.
     #[error("{0}")]
     Refused(RpcError),
-    /// The client is gone.
+    /// The client disconnected.
     #[error("the client disconnected")]
     Gone,
 }
@@ -75,12 +75,12 @@ impl Peer {
         }))
     }
 
-    /// The client shook hands by `connect`.
+    /// The client has called `connect`.
     pub(crate) fn greet(&self) {
         self.0.greeted.store(true, Ordering::Relaxed);
     }
 
-    /// Which parsers the client has.
+    /// The generation of the client's parsers.
     pub(crate) fn generation(&self) -> Generation {
         match self.0.greeted.load(Ordering::Relaxed) {
             true => Generation::Current,
@@ -88,8 +88,8 @@ impl Peer {
         }
     }
 
-    /// Sends an event. `prefix` comes from [`event_prefix`]; the event's own bytes are shared, not copied, but for the few
-    /// that the client's generation cannot read.
+    /// Sends an event. `prefix` comes from [`event_prefix`]; the event's own bytes are shared, not copied, except for
+    /// the few events that the client's generation cannot read.
     pub(crate) fn event(&self, prefix: &Bytes, event: &Event) {
         self.push(Frame::of([
             prefix.clone(),
@@ -109,7 +109,7 @@ impl Peer {
         }
     }
 
-    /// Answers with an error; without an id when the request's could not be read.
+    /// Responds with an error; without an id if the request's id could not be read.
     pub(crate) fn fail(&self, id: Option<&RawValue>, error: RpcError) {
         self.send_json(&Failure {
             jsonrpc: "2.0",
@@ -118,7 +118,7 @@ impl Peer {
         });
     }
 
-    /// Tells the client something that it does not answer.
+    /// Sends a notification.
     pub(crate) fn notify(&self, method: &str, params: &impl Serialize) {
         self.send_json(&Outgoing {
             jsonrpc: "2.0",
@@ -128,8 +128,8 @@ impl Peer {
         });
     }
 
-    /// Calls the client and waits for its answer, for as long as the client is there. Dropping the future forgets the
-    /// call; a late answer is ignored.
+    /// Calls the client and waits for its response while it is connected. Dropping the future forgets the call; a late
+    /// response is ignored.
     pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, CallError> {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -151,7 +151,7 @@ impl Peer {
         }
     }
 
-    /// Takes the client's answer to a call. One that nobody waits for is dropped.
+    /// Passes on the client's response to a call. A response to an unknown call is dropped.
     pub(crate) fn answered(&self, id: u64, answer: Result<Value, RpcError>) -> bool {
         let waiting = self.0.calls.lock().remove(&id);
         let known = waiting.is_some();
@@ -167,7 +167,7 @@ impl Peer {
         self.0.closed.cancel();
     }
 
-    /// Ends the connection once the client has been sent what waits for it.
+    /// Ends the connection once the waiting frames are written.
     pub(crate) fn finish(&self) {
         self.0.outbox.finish();
     }
@@ -187,7 +187,7 @@ impl Peer {
         self.0.outbox.closed()
     }
 
-    /// Writes what is sent until the connection ends.
+    /// Writes the queue until the connection ends.
     pub(crate) async fn write_to<W: AsyncWrite + Unpin>(&self, output: &mut W) {
         let result = tokio::select! {
             result = self.0.outbox.write_to(output) => result,
@@ -206,7 +206,7 @@ impl Peer {
         }
     }
 
-    /// Sends a frame that is made already.
+    /// Sends a finished frame.
     pub(crate) fn push(&self, frame: Frame) {
         if self.0.outbox.push(frame) == Err(Refused::Full) {
             self.0.closed.cancel();
@@ -214,7 +214,7 @@ impl Peer {
     }
 }
 
-/// What stands before the event in a `session.event` notification of one session.
+/// The text before the event in a `session.event` notification of one session.
 pub(crate) fn event_prefix(session_id: &str) -> Bytes {
     let id = Value::from(session_id);
     format!("{{\"jsonrpc\":\"2.0\",\"method\":\"session.event\",\"params\":{{\"sessionId\":{id},\"event\":").into()

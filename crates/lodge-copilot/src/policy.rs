@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use crate::{config::SessionConfig, rpc::RpcError};
 
-/// What the SDKs know today. What they do not know is refused: whoever sets a policy must not believe that it holds.
+/// The settings that the SDKs know today. Unknown ones are refused: the author of a policy must not believe that they
+/// apply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Settings {
@@ -24,7 +25,7 @@ struct Permissions {
     allow: Vec<String>,
 }
 
-/// The policy of a session's configuration; nothing when it has none.
+/// The policy in a session's configuration, if there is one.
 pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcError> {
     let Some(text) = config.managed_settings.clone().filter(|text| !text.is_null()) else {
         return Ok(None);
@@ -49,14 +50,14 @@ pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcE
     }
     Ok(Some(ManagedPolicy {
         rules,
-        // Words that nobody here knows restrict as much as those that are known.
+        // Unknown values restrict as much as known ones.
         no_bypass: permissions.disable_bypass_permissions_mode.is_some(),
         text,
     }))
 }
 
-/// What a rule is about: `Shell(git push *)`, `Read(**)`, `Edit(/secrets/**)`, `Domain(example.com)`, `Mcp(server/tool)`,
-/// `Tool(name)`; without parentheses all of a kind.
+/// The subject of a rule: `Shell(git push *)`, `Read(**)`, `Edit(/secrets/**)`, `Domain(example.com)`,
+/// `Mcp(server/tool)`, `Tool(name)`; without parentheses, all of a kind.
 fn what(text: &str) -> Result<What, String> {
     let malformed = || {
         format!(

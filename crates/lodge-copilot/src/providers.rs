@@ -21,12 +21,12 @@ use crate::{
     rpc::RpcError,
 };
 
-/// The host's models, and per GitHub token what that token opens.
+/// The host's models, and for each GitHub token the models behind it.
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<HashMap<String, Catalogue>>);
 
 impl Tokens {
-    /// The models there are with this token.
+    /// The models available with this token.
     pub(crate) fn catalogue(&self, host: &Host, token: Option<&str>) -> Catalogue {
         let Some(token) = token else {
             return host.models().clone();
@@ -43,7 +43,7 @@ impl Tokens {
 /// The providers and models of one session's client.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
-    /// The only provider, where the client brings one for everything.
+    /// A single provider for all models, if the client supplies one.
     pub(crate) single: Option<ProviderConfig>,
     /// Named ones.
     pub(crate) named: Vec<ProviderConfig>,
@@ -75,7 +75,7 @@ fn selection_id(model: &ModelConfig) -> String {
     format!("{}/{}", model.provider, model.id)
 }
 
-/// Everything that is needed to turn a name into a model, for one session of one client.
+/// Resolves names to models, for one session of one client.
 #[derive(Clone)]
 pub(crate) struct Chooser {
     pub(crate) peer: Peer,
@@ -100,16 +100,16 @@ impl ModelSource for Chooser {
     }
 }
 
-/// A model, and what people must be told about the choice.
+/// A model, and warnings about the choice.
 pub(crate) struct Chosen {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) warning: Option<String>,
-    /// Why the model is not known yet: its provider could not be asked. It is asked again when it is needed.
+    /// Why the model is not known yet: its provider could not be reached. It is asked again when the model is needed.
     pub(crate) unreached: Option<ModelError>,
 }
 
 impl Chooser {
-    /// The model of a name, or the default one, with the abilities that the client says it has.
+    /// The model with this name, or the default one, with the capabilities that the client declares.
     pub(crate) async fn choose(
         &self,
         name: Option<&str>,
@@ -135,7 +135,7 @@ impl Chooser {
         if let Some((provider, model)) = name.and_then(|name| self.registry.entry(name)) {
             return self.registered(provider, model).map(Chosen::from);
         }
-        // What the provider says of a model counts also for one that is named: which wire it speaks, how much it holds.
+        // The provider's description also applies to a model that is named: its wire and its limits.
         if self.catalogue.should_ask() {
             return self.discovered(name).await;
         }
@@ -146,8 +146,8 @@ impl Chooser {
         }
     }
 
-    /// Asks the providers what they have and tries again. When there is no provider at all, the rehearsal model stands
-    /// in under the name that was asked for, and says so.
+    /// Asks the providers for their models and tries again. Without any provider, the rehearsal model stands in under
+    /// the requested name, with a warning.
     async fn discovered(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
         let answers = self.catalogue.discover().await;
         match (self.catalogue.resolve(name), name) {
@@ -170,10 +170,10 @@ impl Chooser {
         }
     }
 
-    /// A model of the only provider that the client brings.
+    /// A model of the client's single provider.
     fn brought(&self, provider: &ProviderConfig, name: Option<&str>) -> Result<Arc<dyn Model>, RpcError> {
         let named = name.is_some() || provider.model_id.is_some() || provider.wire_model.is_some();
-        // A session may be made before anybody says which model it is for.
+        // A session may be created before its model is known.
         let name = if named { name } else { Some("default") };
         let tokens = self.tokens(provider);
         self.catalogue
@@ -197,13 +197,13 @@ impl Chooser {
         }))
     }
 
-    /// The model that an agent wants, by id or by its name for people.
+    /// The model that an agent names, by id or by display name.
     async fn for_agent(&self, name: &str) -> Result<Arc<dyn Model>, String> {
         let known = self.available().await;
         let by_name = known.iter().find(|model| model.id == name || model.name == name);
         let id = by_name.map_or(name, |model| model.id.as_str());
-        // Some providers take any name for a model of theirs, until it is called; what they say they have is better. Their
-        // own choice is none of their models.
+        // Some providers accept any name until the model is called; their lists are more reliable. Their automatic
+        // choice is not in their lists.
         let doubtful = by_name.is_none() && name != "auto" && known.len() > 1 && self.registry.single.is_none();
         match self.choose(Some(id), None).await {
             Ok(chosen) if chosen.unreached.is_none() && !doubtful => Ok(chosen.model),
@@ -217,7 +217,7 @@ impl Chooser {
         }
     }
 
-    /// What a client's provider asks for tokens, where it wants to be asked.
+    /// The source of tokens of a client's provider, if it supplies them on demand.
     fn tokens(&self, provider: &ProviderConfig) -> Option<Arc<dyn TokenSource>> {
         provider.has_bearer_token_provider.then(|| {
             Arc::new(SdkTokens {
@@ -240,7 +240,7 @@ impl Chooser {
         list
     }
 
-    /// The models of these entries, which must be there.
+    /// The models of these entries, which must exist.
     pub(crate) fn infos(&self, models: &[ModelConfig]) -> Result<Vec<ModelInfo>, RpcError> {
         models
             .iter()
@@ -256,7 +256,7 @@ impl Chooser {
             .collect()
     }
 
-    /// Where the session's model is reached, for clients that want to call it themselves.
+    /// Address and credentials of the session's model, for clients that call it themselves.
     pub(crate) async fn endpoint(&self, name: &str, client: Option<&str>) -> Result<Value, RpcError> {
         let provider = match (self.registry.entry(name), &self.registry.single) {
             (Some((provider, _)), _) | (None, Some(provider)) => provider,
@@ -278,7 +278,7 @@ impl Chooser {
             endpoint["wireApi"] = json!(if responses { "responses" } else { "completions" });
         }
         if let Some(key) = provider.api_key.as_ref().or(provider.bearer_token.as_ref()) {
-            // It is the client's own key, given to the client that asks for it.
+            // It is the client's own key, returned to the client that asks for it.
             endpoint["apiKey"] = json!(key.expose());
         }
         Ok(endpoint)
@@ -293,7 +293,7 @@ impl Chooser {
             ));
         };
         let mut headers = access.headers;
-        // It is the client's own token, given to the client that asks for it.
+        // It is the client's own token, returned to the client that asks for it.
         let token = access.token.as_ref().map(|token| token.expose().to_owned());
         if let Some(token) = &token {
             headers.insert("Authorization".to_owned(), format!("Bearer {token}"));
@@ -316,7 +316,7 @@ impl Chooser {
     }
 }
 
-/// The models of a catalogue, after asking its providers when they have not been asked yet.
+/// The models of a catalogue. Asks its providers if they have not been asked yet.
 pub(crate) async fn available(catalogue: &Catalogue) -> Vec<ModelInfo> {
     let known = catalogue.list();
     if known.len() > 1 + catalogue.agents().len() {
@@ -336,7 +336,7 @@ impl From<Arc<dyn Model>> for Chosen {
     }
 }
 
-/// A model of the client with the abilities that the client says it has.
+/// A model of the client with the capabilities that the client declares.
 struct Described {
     info: ModelInfo,
     inner: Arc<dyn Model>,
@@ -352,7 +352,7 @@ fn describe(info: &ModelInfo, config: &ModelConfig) -> ModelInfo {
     info
 }
 
-/// Takes a client's word for what a model can do.
+/// Applies a client's declaration of a model's capabilities.
 fn adjust(info: &mut ModelInfo, capabilities: &ModelCapabilities) {
     if let Some(supports) = &capabilities.supports {
         info.vision = supports.vision.unwrap_or(info.vision);
@@ -389,8 +389,8 @@ impl Model for Described {
     }
 }
 
-/// The rehearsal model under the name of a model that nobody serves here, so that an app can be tried before a provider
-/// is there.
+/// The rehearsal model under the name of a model without a provider, so that an app can be tried before a provider is
+/// configured.
 struct StandIn {
     info: ModelInfo,
     rehearsal: Rehearsal,
@@ -417,7 +417,7 @@ impl Model for StandIn {
     }
 }
 
-/// A model whose provider could not be asked what it has. A session can be made with it; a call says why it fails.
+/// A model whose provider could not be reached. A session can be created with it; a call reports the error.
 struct Unreached {
     info: ModelInfo,
     failure: ModelError,

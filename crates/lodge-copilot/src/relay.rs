@@ -23,9 +23,9 @@ use crate::{
 };
 
 const DELETE: &str = "session.delete";
-/// Requests that want a session which the client does not have open.
+/// Requests for a session that the client does not have open.
 pub(crate) const OPENING: [&str; 2] = ["session.resume", DELETE];
-/// Requests after which the client does not have it open any more.
+/// Requests that close a session.
 const CLOSING: [&str; 2] = ["session.destroy", DELETE];
 
 #[derive(Deserialize)]
@@ -34,18 +34,18 @@ struct Named {
     session_id: String,
 }
 
-/// The session that a request is about.
+/// The session that a request names.
 pub(crate) fn session_of(params: &Params) -> Option<String> {
     params.parse::<Named>().ok().map(|named| named.session_id)
 }
 
-/// A request on its way.
+/// A forwarded request.
 struct Asked {
     id: Box<RawValue>,
     method: String,
 }
 
-/// The way to the host that has one of the client's sessions in use.
+/// The relay to the host that has one of the client's sessions in use.
 pub(crate) struct Relay {
     session: String,
     client: Peer,
@@ -58,7 +58,7 @@ pub(crate) struct Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Whoever still waits is told that no answer comes.
+        // Requests that still wait get an error.
         for Asked { id, method } in std::mem::take(self.asked.get_mut()).into_values() {
             let gone = RpcError::failed("the client left the session before this was answered");
             self.client.answer(&id, Err(gone.of_method(&method)));
@@ -67,10 +67,10 @@ impl Drop for Relay {
     }
 }
 
-/// Finds the host that uses a session at this moment; nothing when this host can have it.
+/// Finds the host that uses a session now; `None` if this host can have it.
 pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Option<Arc<Relay>>, HostError> {
     let link = match ctx.host.way_to(session, Wire::Sdk).await {
-        // Deleting needs nothing of the session, neither its directory nor its host.
+        // Deleting needs neither the session's directory nor its host.
         Err(_) if method == DELETE => return Ok(None),
         link => link?,
     };
@@ -98,7 +98,7 @@ pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Opti
 }
 
 impl Relay {
-    /// Hands a request on. Its answer goes to the client under the client's id.
+    /// Forwards a request. Its response goes to the client under the client's id.
     pub(crate) fn forward(&self, id: &RawValue, method: &str, params: &Params) {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let asked = Asked {
@@ -109,7 +109,7 @@ impl Relay {
         self.push(number, method, params.raw());
     }
 
-    /// Sends a request whose answer nobody waits for.
+    /// Sends a request whose response is ignored.
     fn send(&self, method: &str, params: &Value) {
         self.push(0, method, &params.to_string());
     }
@@ -120,7 +120,7 @@ impl Relay {
         self.owner.push(Frame::whole(text));
     }
 
-    /// What the other host answers.
+    /// The other host's response.
     fn answered(&self, ctx: &Ctx, number: u64, answer: Result<Reply, RpcError>) {
         let (asked, is_last) = {
             let mut all = self.asked.lock();
@@ -133,7 +133,7 @@ impl Relay {
                 self.is_open.fetch_or(opens && !closes, Ordering::Relaxed);
                 closes
             }
-            // A session that is open stays so, and whoever else waits is answered.
+            // A session that is open stays open, and other waiting requests get responses.
             Err(_) => opens && is_last && !self.is_open.load(Ordering::Relaxed),
         };
         ctx.peer.answer(&id, answer);
@@ -143,7 +143,8 @@ impl Relay {
     }
 }
 
-/// Takes what the other host says until the link ends. The client then has to connect again: it cannot know how much it missed.
+/// Forwards the other host's messages until the link ends. Then the client has to reconnect: it cannot know what it
+/// missed.
 async fn listen(ctx: Ctx, owner: Peer, relay: std::sync::Weak<Relay>, input: impl AsyncRead + Unpin) {
     let mut frames = FrameReader::new(input);
     loop {
@@ -165,13 +166,13 @@ async fn listen(ctx: Ctx, owner: Peer, relay: std::sync::Weak<Relay>, input: imp
     }
 }
 
-/// Takes one message. False when the other host says what cannot be read.
+/// Forwards one message. False if the message cannot be read.
 fn take(ctx: &Ctx, relay: &Arc<Relay>, body: Vec<u8>) -> bool {
     let Ok(message) = serde_json::from_slice::<Incoming<'_>>(&body) else {
         return false;
     };
     if let (Some(method), None) = (&message.method, message.id) {
-        // Of what happens to sessions, this host tells its clients itself.
+        // This host itself notifies its clients of session changes.
         let is_own = method == "session.lifecycle";
         drop(message);
         if !is_own {

@@ -19,7 +19,7 @@ pub const INTERNAL_ERROR: i64 = -32603;
 /// The connection token is wrong or missing.
 pub const AUTHENTICATION_FAILED: i64 = -32002;
 
-/// A message as it came in, borrowed from its frame.
+/// An incoming message, borrowed from its frame.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Incoming<'a> {
     #[serde(borrow, default)]
@@ -40,7 +40,7 @@ pub(crate) struct Incoming<'a> {
 pub struct RpcError {
     /// What kind of error.
     pub code: i64,
-    /// For people, and for clients that look for words.
+    /// The text for people, and for clients that search it.
     #[serde(default)]
     pub message: String,
     /// For programs.
@@ -58,7 +58,7 @@ impl RpcError {
         }
     }
 
-    /// The method failed; the method's name is put before the message when it is sent, as the CLI does.
+    /// The method failed. When it is sent, the method's name is put before the message, as the CLI does.
     pub fn failed(message: impl std::fmt::Display) -> Self {
         Self::new(INTERNAL_ERROR, message.to_string())
     }
@@ -68,12 +68,12 @@ impl RpcError {
         Self::new(INVALID_PARAMS, message.to_string())
     }
 
-    /// There is no such method, in the words that the SDKs' fallbacks look for.
+    /// There is no such method, in the text that the SDKs' fallbacks look for.
     pub fn unhandled(method: &str) -> Self {
         Self::new(METHOD_NOT_FOUND, format!("Unhandled method {method}"))
     }
 
-    /// The message as it goes out for `method`.
+    /// The error as it is sent for `method`.
     pub(crate) fn of_method(mut self, method: &str) -> Self {
         if self.code == INTERNAL_ERROR {
             self.message = format!("Request {method} failed with message: {}", self.message);
@@ -85,7 +85,7 @@ impl RpcError {
 impl From<lodge_host::AgentError> for RpcError {
     fn from(error: lodge_host::AgentError) -> Self {
         match error {
-            // In the words that clients look for: to them it is a session that they do not have open.
+            // In the text that clients look for: to them, it is a session that they do not have open.
             lodge_host::AgentError::Gone => Self::failed("Session not found: it has ended, resume it"),
             other => Self::failed(other),
         }
@@ -125,7 +125,7 @@ impl Reply {
     }
 }
 
-/// Parameters as they came. JSON-RPC also allows them by position; the SDKs then send one, or none, or a null.
+/// Parameters of a request. JSON-RPC also allows them by position; the SDKs then send one, or none, or a null.
 #[derive(Debug, Clone)]
 pub struct Params(Option<Box<RawValue>>);
 
@@ -134,7 +134,7 @@ impl Params {
         Self(raw.map(ToOwned::to_owned))
     }
 
-    /// As they came.
+    /// The raw JSON.
     pub(crate) fn raw(&self) -> &str {
         self.0.as_ref().map_or("{}", |raw| raw.get())
     }

@@ -4,7 +4,7 @@ use lodge_events::PermissionRule;
 use lodge_host::rules::{Access, What, sampling_of};
 use serde::Deserialize;
 
-/// What a rule of a client is about.
+/// The subject of a client's rule.
 pub(crate) fn what(rule: &PermissionRule) -> What {
     let argument = rule.argument.clone().filter(|argument| !argument.is_empty());
     match (rule.kind.to_ascii_lowercase().as_str(), argument) {
@@ -27,7 +27,7 @@ pub(crate) fn what(rule: &PermissionRule) -> What {
     }
 }
 
-/// What a person approved of, in detail.
+/// A person's approval, in detail.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(crate) enum Approved {
@@ -51,7 +51,7 @@ pub(crate) enum Approved {
 }
 
 impl Approved {
-    /// What that is about.
+    /// The subjects of the approval.
     pub(crate) fn what(self) -> Vec<What> {
         match self {
             Self::Commands { command_identifiers } => command_identifiers.into_iter().map(What::Command).collect(),

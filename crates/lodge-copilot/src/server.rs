@@ -22,30 +22,30 @@ use crate::{
     rpc::AUTHENTICATION_FAILED, stdio, traces::Traces,
 };
 
-/// How the face behaves.
+/// Options of the face.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// The version that clients are told.
+    /// The version that clients see.
     pub version: String,
-    /// A token that `connect` may carry. Without one and without a door, nothing is wanted.
+    /// A token that `connect` must carry. Without one and without a door, none is needed.
     pub connection_token: Option<String>,
-    /// The door of the home, whose token and devices are taken, too.
+    /// The door of the home, whose token and devices are also accepted.
     pub door: Option<Arc<Door>>,
-    /// Whether whoever started the server accepts that other machines reach it without encryption.
+    /// Whether the person who started the server accepts connections from other machines without encryption.
     pub insecure_plaintext: bool,
-    /// The GitHub token that the client brought along, for `auth.getStatus`.
+    /// The client's GitHub token, for `auth.getStatus`.
     pub github_token: Option<String>,
     /// The GitHub host that the token is for, e.g. `https://github.com`.
     pub github_host: String,
-    /// Address of the GitHub API at which a token's owner can be asked for; nobody is asked without it.
+    /// Address of the GitHub API that tells whose token it is; without it, nobody is asked.
     pub github_api: Option<String>,
     /// Address of the Copilot API, behind which GitHub's own MCP server is.
     pub copilot_api: Option<String>,
-    /// Whether sessions run everything without asking.
+    /// Whether sessions approve everything.
     pub approve_all: bool,
-    /// How many bytes may wait for a client before it is disconnected.
+    /// Limit for queued bytes before a client is disconnected.
     pub queue_bytes: usize,
-    /// Traces of sessions, where they are wanted.
+    /// Traces of sessions, if they are turned on.
     pub traces: Option<TraceOptions>,
     /// Directories of plugins that every session gets.
     pub plugin_directories: Vec<PathBuf>,
@@ -88,13 +88,13 @@ pub struct Exposed {
 }
 
 impl ServerOptions {
-    /// Whether a token is wanted.
+    /// Whether a token is needed.
     fn is_locked(&self) -> bool {
         self.connection_token.is_some() || self.door.as_ref().is_some_and(|door| door.token().is_some())
     }
 
-    /// Whether an address may be listened on: one that other machines reach needs a token, and somebody who accepts that
-    /// nothing is encrypted.
+    /// Whether the server may listen on an address: one that other machines can reach needs a token, and explicit
+    /// acceptance that nothing is encrypted.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Exposed> {
         if address.is_loopback() || (self.is_locked() && self.insecure_plaintext) {
             return Ok(());
@@ -105,13 +105,13 @@ impl ServerOptions {
         })
     }
 
-    /// Whom a token lets in.
+    /// The admission that a token gives.
     pub(crate) fn admit(&self, given: &str) -> Option<Admission> {
         if !self.is_locked() {
             return Some(Admission::owner());
         }
         let expected = self.connection_token.as_deref().unwrap_or_default();
-        // A token of nothing is never right, and compared in a time that does not tell how much was right.
+        // An empty token is never right. The comparison takes constant time.
         if !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
             return Some(Admission::owner());
         }
@@ -119,7 +119,7 @@ impl ServerOptions {
     }
 }
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) tokens: Tokens,
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-/// Everybody who is connected and has shown the token, to be told of what happens to sessions.
+/// All admitted clients, which are notified of sessions.
 #[derive(Default)]
 pub(crate) struct Peers(Mutex<Vec<Peer>>);
 
@@ -150,17 +150,17 @@ impl Peers {
         self.0.lock().push(peer);
     }
 
-    /// Removes those that are gone.
+    /// Removes closed connections.
     pub(crate) fn sweep(&self) {
         self.0.lock().retain(|peer| peer.reason().is_none());
     }
 
-    /// Whether nobody is connected.
+    /// Whether no client is connected.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    /// Does something for each.
+    /// Calls a function for each client.
     pub(crate) fn each(&self, act: impl Fn(&Peer)) {
         self.0.lock().iter().for_each(act);
     }
@@ -184,12 +184,12 @@ where
     server.connection(None, known).run(input, output).await;
 }
 
-/// Serves clients that connect to a TCP listener, for as long as the future is polled.
+/// Serves clients that connect to a TCP listener, until the future is dropped.
 pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
     Server::new(host, options).serve_tcp(listener).await
 }
 
-/// A server of several listeners, whose clients know of each other.
+/// A server with several listeners, whose clients share its state.
 pub struct Server {
     host: Host,
     shared: Arc<Shared>,
@@ -197,7 +197,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that listens nowhere yet. Wants a runtime.
+    /// A server without listeners. Needs a runtime.
     pub fn new(host: Host, options: ServerOptions) -> Self {
         host.keep_schedules();
         let shared = Shared::new(options, Arc::default(), Arc::default());
@@ -213,12 +213,12 @@ impl Server {
         Arc::new(Connection::new(self.host.clone(), self.shared.clone(), slot, known))
     }
 
-    /// Who everybody is, where no token is wanted.
+    /// The identity of every client if no token is needed.
     fn known(&self) -> Option<Admission> {
         (!self.shared.options.is_locked()).then(Admission::owner)
     }
 
-    /// Serves clients that connect to a TCP listener, for as long as the future is polled.
+    /// Serves clients that connect to a TCP listener, until the future is dropped.
     pub async fn serve_tcp(&self, listener: TcpListener) -> io::Result<()> {
         let options = &self.shared.options;
         let exposed = |error| io::Error::new(io::ErrorKind::PermissionDenied, error);
@@ -227,13 +227,14 @@ impl Server {
         loop {
             let (socket, address): (_, SocketAddr) = match listener.accept().await {
                 Ok(accepted) => accepted,
-                // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
+                // A connection that could not be accepted (no descriptors left, reset in the queue) does not end the
+                // server.
                 Err(error) => {
                     connections.accept_failed(&error).await;
                     continue;
                 }
             };
-            // Answers and deltas are small and each is waited for.
+            // Responses and deltas are small, and each is waited for.
             let _ = socket.set_nodelay(true);
             tracing::debug!(%address, "connection accepted");
             let slot = connections.admit(Some(address.ip()));
@@ -247,12 +248,12 @@ impl Server {
         }
     }
 
-    /// Serves a client of this machine that brings options of its own, until it closes its side. `host` is the same host, on
-    /// the client's behalf. Clients of both know of each other.
+    /// Serves a client of this machine with its own options, until it closes the connection. `host` is the same host,
+    /// on the client's behalf. Both servers' clients share their state.
     pub async fn serve_guest(&self, host: Host, options: ServerOptions, stream: UnixStream, admission: Admission) {
         let shared = Shared::new(options, self.shared.boards.clone(), self.shared.peers.clone());
         let slot = self.host.connections().admit(None);
-        // Who wants a token of its own client gets to see it.
+        // A guest with a token of its own must show it.
         let known = (!shared.options.is_locked()).then_some(admission);
         let connection = Arc::new(Connection::new(host, shared, Some(slot), known));
         let (input, output) = stream.into_split();
@@ -260,7 +261,7 @@ impl Server {
         self.shared.peers.sweep();
     }
 
-    /// Serves processes of this machine, for as long as the future is polled. They need no token.
+    /// Serves processes of this machine, until the future is dropped. They need no token.
     pub async fn serve_local(&self, mut listener: LocalListener) {
         loop {
             let (stream, admitted) = listener.accept().await;
@@ -290,7 +291,7 @@ fn refusal(why: Refused) -> String {
     format!("{}{body}", frame.header())
 }
 
-/// The line on standard output from which the SDKs learn the port.
+/// The line on standard output that tells the SDKs the port.
 pub fn announcement(port: u16) -> String {
     format!("CLI server listening on port {port}")
 }

@@ -37,49 +37,49 @@ use crate::{
     traces::Trace,
 };
 
-/// The offer to go on with another model.
+/// The offer to continue with another model.
 pub(crate) const AUTO_MODE: &str = "auto_mode_switch.requested";
 
 /// A session that a client created or resumed.
 pub(crate) struct Attached {
     session: Session,
     feed: Arc<Feed>,
-    /// Dropping it ends the flow of events.
+    /// Dropping it stops the events.
     _listening: Listening,
     client: Mutex<Client>,
     chooser: Mutex<Chooser>,
-    /// What is known of the session's own GitHub token; nothing where the host's counts.
+    /// Facts about the session's own GitHub token; `None` if it uses the host's.
     auth: Mutex<Option<Value>>,
     named_by_person: AtomicBool,
-    /// Whether the model could not be asked for when the session was opened.
+    /// Whether the model could not be resolved when the session was opened.
     model_is_late: AtomicBool,
     board: Arc<Board>,
     interests: Mutex<Vec<(String, String)>>,
     running: Running,
     samplings: Samplings,
-    /// Where the session is traced.
+    /// The session's trace.
     trace: OnceLock<Arc<Trace>>,
-    /// The same, for the client's tools to be told of.
+    /// The same trace, for calls of the client's tools.
     shown_trace: Arc<OnceLock<Weak<Trace>>>,
-    /// The location whose rules the client had applied last.
+    /// The location whose rules the client applied last.
     pub(crate) location: Mutex<Option<PathBuf>>,
     /// Whether the client shows views of MCP servers.
     shows_views: AtomicBool,
-    /// Whether the client shows canvases, so that the model may open some.
+    /// Whether the client shows canvases, so that the model may open them.
     shows_canvases: Arc<AtomicBool>,
     /// The canvases that the client provides.
     provided: Mutex<Option<Provided>>,
-    /// This, for those whom the session calls.
+    /// A reference to this, for calls from the session.
     itself: Arc<OnceLock<Weak<Attached>>>,
-    /// Whether the client took up what was open when it came.
+    /// Whether the client resumed open calls and questions when it attached.
     took_up: AtomicBool,
-    /// Where the client describes itself to those who give out tokens.
+    /// The client's metadata document, for those who issue tokens.
     client_metadata_url: Mutex<Option<String>>,
-    /// Brings the session's files to a client that keeps them.
+    /// Sends the session's files to a client that stores them.
     mirror: Mutex<Option<Mirror>>,
 }
 
-/// What a client says of the session that it opens.
+/// The settings in a client's configuration.
 fn changes(config: &SessionConfig) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(config.enable_citations.map(Change::Citations));
@@ -104,31 +104,31 @@ fn changes(config: &SessionConfig) -> Vec<Change> {
     changes
 }
 
-/// What the client can do, and the attachment that says so to the session.
+/// The client's capabilities, and its attachment to the session.
 struct Client {
     spec: ClientSpec,
     /// Dropping it detaches.
     attachment: Option<Attachment>,
 }
 
-/// Events on their way to the client. They are held back until the answer that opened the session is out.
+/// Events on their way to the client. They are held back until the response that opened the session is sent.
 struct Feed {
     session_id: String,
     peer: Peer,
     prefix: Bytes,
     held: Mutex<Option<Vec<Event>>>,
-    /// Set when the client keeps the session's files: events come after what they write.
+    /// Set if the client stores the session's files: events follow the files that they mention.
     through: OnceLock<Queued>,
-    /// Whether the client does not want to see sub-agents' answers grow.
+    /// Whether the client does not want deltas of sub-agents.
     without_sub_deltas: AtomicBool,
-    /// Whether the client wants to count what happens.
+    /// Whether the client wants telemetry.
     with_telemetry: AtomicBool,
-    /// Types of Lodge's own that the client wants. It gets no others: the SDK's schema does not have them.
+    /// Lodge's own types that the client wants. It gets no others, because the SDK's schema does not have them.
     own_types: Mutex<BTreeSet<String>>,
 }
 
 impl Feed {
-    /// Has the client get the types of Lodge's own that it is interested in.
+    /// Subscribes the client to Lodge's own types in which it is interested.
     fn want(&self, interests: &[(String, String)]) {
         let types = interests.iter().map(|(_, kind)| kind).filter(|kind| is_beside(kind));
         *self.own_types.lock() = types.cloned().collect();
@@ -163,7 +163,7 @@ impl Publish for Feed {
 }
 
 impl Attached {
-    /// Listens to a session. With `from_start` the client also gets what was recorded before.
+    /// Subscribes to a session. With `from_start`, the client also gets earlier events.
     pub(crate) fn listen(
         session: Session,
         chooser: Chooser,
@@ -233,7 +233,7 @@ impl Attached {
         })
     }
 
-    /// Tells the session what the client can do.
+    /// Attaches the client to the session, with its capabilities.
     pub(crate) async fn attach(&self, ctx: &Ctx, name: String, config: &SessionConfig) -> Result<(), RpcError> {
         let without_deltas = config.include_sub_agent_streaming_events == Some(false);
         self.feed.without_sub_deltas.store(without_deltas, Ordering::Relaxed);
@@ -276,7 +276,7 @@ impl Attached {
         Ok(())
     }
 
-    /// The client's tools, and those for its canvases.
+    /// The client's tools, and the canvas tools.
     fn tools(&self, configs: &[ToolConfig]) -> Vec<ClientTool> {
         let mut tools = tools(configs);
         if self.shows_canvases() {
@@ -291,12 +291,12 @@ impl Attached {
         self.shows_canvases.load(Ordering::Relaxed)
     }
 
-    /// Those whom the session calls find this from now on.
+    /// Makes this available to calls from the session.
     pub(crate) fn opened(self: &Arc<Self>) {
         let _ = self.itself.set(Arc::downgrade(self));
     }
 
-    /// Says what the values of MCP servers' variables mean.
+    /// Sets the meaning of the values of MCP servers' variables.
     pub(crate) fn read_variables(&self, mode: EnvValueMode) {
         self.session.mcp().set_by_reference(mode == EnvValueMode::Indirect);
     }
@@ -306,12 +306,12 @@ impl Attached {
         self.shows_views.load(Ordering::Relaxed)
     }
 
-    /// Whether the client took up what was open when it came.
+    /// Whether the client resumed open calls and questions when it attached.
     pub(crate) fn took_up(&self) -> bool {
         self.took_up.load(Ordering::Relaxed)
     }
 
-    /// Where the client describes itself to those who give out tokens.
+    /// The client's metadata document, for those who issue tokens.
     pub(crate) fn client_metadata_url(&self) -> Option<String> {
         self.client_metadata_url.lock().clone()
     }
@@ -325,7 +325,7 @@ impl Attached {
         }
     }
 
-    /// Events that were held back go out, and from now on every event does at once.
+    /// Sends the events that were held back; from now on, events are sent at once.
     pub(crate) fn start(&self) {
         let mut held = self.feed.held.lock();
         for event in held.take().into_iter().flatten() {
@@ -337,7 +337,7 @@ impl Attached {
         }
     }
 
-    /// Has the client keep the session's files. With `same` it has them as they are now.
+    /// Starts to send the session's files to the client. With `same`, it already has them as they are.
     pub(crate) fn keep_files(&self, files: Files, queue_bytes: usize, same: bool) {
         let prefix = self.feed.prefix.clone();
         let mirror = Mirror::start(self.session.clone(), files, prefix, queue_bytes, same);
@@ -346,14 +346,14 @@ impl Attached {
         }
     }
 
-    /// Waits until what was written is with a client that keeps the session's files.
+    /// Waits until a client that stores the session's files has them.
     pub(crate) async fn files_kept(&self) {
         if let Some(mirror) = self.feed.through.get() {
             mirror.flush().await;
         }
     }
 
-    /// What all clients of the session share.
+    /// The state shared by the session's clients.
     pub(crate) fn board(&self) -> &Arc<Board> {
         &self.board
     }
@@ -363,11 +363,11 @@ impl Attached {
         self.board.recent(&self.session)
     }
 
-    /// Notes that the client wants a type of event.
+    /// Subscribes the client to a type of event.
     pub(crate) fn add_interest(&self, event_type: String) -> String {
         let mut interests = self.interests.lock();
         let handle = format!("interest-{}", interests.len() + 1);
-        // Only who says so is asked to sign in for others, to decide about limits, or to answer for the model.
+        // Only a client that subscribes is asked to sign in, to decide about limits, or to answer for the model.
         self.now_can(|can| match event_type.as_str() {
             "mcp.oauth_required" => can.mcp_tokens = true,
             "session_limits_exhausted.requested" => can.limits = true,
@@ -380,7 +380,7 @@ impl Attached {
         handle
     }
 
-    /// Changes what the client can do.
+    /// Changes the client's capabilities.
     pub(crate) fn now_can(&self, change: impl FnOnce(&mut Capabilities)) {
         let mut client = self.client.lock();
         let before = client.spec.can.clone();
@@ -390,7 +390,7 @@ impl Attached {
         }
     }
 
-    /// Takes that back. False when there is nothing to take back.
+    /// Unsubscribes. False if there was no such subscription.
     pub(crate) fn remove_interest(&self, handle: &str) -> bool {
         let mut interests = self.interests.lock();
         let known = interests
@@ -418,7 +418,7 @@ impl Attached {
         &self.running
     }
 
-    /// What the client has the model asked for MCP servers.
+    /// The client's running sampling requests.
     pub(crate) fn samplings(&self) -> &Samplings {
         &self.samplings
     }
@@ -428,18 +428,18 @@ impl Attached {
         self.feed.peer.clone()
     }
 
-    /// Says whether the client answers questions for permission.
+    /// Sets whether the client answers permission requests.
     pub(crate) fn answer_permissions(&self, answers: bool) {
         self.now_can(|can| can.permissions = answers);
     }
 
-    /// The session is traced.
+    /// Sets the session's trace.
     pub(crate) fn traced(&self, trace: Arc<Trace>) {
         let _ = self.shown_trace.set(Arc::downgrade(&trace));
         let _ = self.trace.set(trace);
     }
 
-    /// The next turn belongs to a span of the client, where the session is traced.
+    /// Makes the next turn a child of a span of the client, if the session is traced.
     pub(crate) fn belongs_to(&self, traceparent: Option<&str>) {
         if let (Some(parent), Some(trace)) = (traceparent, self.trace.get()) {
             trace.belongs_to(parent);
@@ -451,7 +451,7 @@ impl Attached {
         self.session.id()
     }
 
-    /// Answers a question of the agent in the client's name. False when it is not (or no longer) open.
+    /// Answers a question of the agent in the client's name. False if the question is not open.
     pub(crate) async fn answer(&self, request_id: &str, answer: Answer) -> Result<bool, AgentError> {
         let by = AnsweredBy {
             client: Some(self.client.lock().spec.name.clone()),
@@ -469,12 +469,12 @@ impl Attached {
         self.client.lock().spec.can.elicitation
     }
 
-    /// What is known of the session's own GitHub token; nothing where the host's counts.
+    /// Facts about the session's own GitHub token; `None` if it uses the host's.
     pub(crate) fn own_login(&self) -> Option<Value> {
         self.auth.lock().clone()
     }
 
-    /// Goes on with another login: what is known of it, and the models that it opens.
+    /// Switches to another login, and to the models that it gives access to.
     pub(crate) async fn log_in(
         &self,
         status: Option<Value>,
@@ -499,13 +499,13 @@ impl Attached {
         self.named_by_person.load(Ordering::Relaxed)
     }
 
-    /// Remembers who chose the session's name.
+    /// Sets whether a person chose the session's name.
     pub(crate) fn set_named_by_person(&self, by_person: bool) {
         self.named_by_person.store(by_person, Ordering::Relaxed);
     }
 }
 
-/// Whether an event is a piece of something that comes whole later.
+/// Whether an event is a piece of something that is sent as a whole later.
 fn is_delta(event: &Event) -> bool {
     matches!(
         event.kind(),
@@ -517,14 +517,14 @@ fn is_delta(event: &Event) -> bool {
     )
 }
 
-/// The session that the parameters name, when the client has it open.
+/// The session in the parameters, if the client has it open.
 pub(crate) fn of(ctx: &Ctx, params: &Params) -> Result<Arc<Attached>, RpcError> {
     let SessionId { session_id } = params.parse()?;
     ctx.session(&session_id)
         .ok_or_else(|| RpcError::failed(format!("Session not found for sessionId: {session_id}")))
 }
 
-/// The id that the parameters name.
+/// The session id in the parameters.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionId {
@@ -544,7 +544,7 @@ fn capabilities(config: &SessionConfig) -> Capabilities {
         .map(|(name, _)| name.clone())
         .collect();
     Capabilities {
-        // Clients older than this flag always had a handler.
+        // Older clients without this flag always had a handler.
         permissions: config.request_permission.unwrap_or(true),
         user_input: is(config.request_user_input),
         elicitation: is(config.request_elicitation),
@@ -575,7 +575,7 @@ fn tools(configs: &[ToolConfig]) -> Vec<ClientTool> {
             overrides_builtin: tool.overrides_built_in_tool.unwrap_or(false),
             skip_permission: tool.skip_permission.unwrap_or(false),
             terminal: tool.is_terminal.unwrap_or(false),
-            // The SDKs have no word of their own for it; this is MCP's.
+            // The SDKs have no field for it, so MCP's is used.
             read_only: tool
                 .metadata
                 .as_ref()

@@ -20,9 +20,9 @@ pub fn open() -> io::Result<(Input, Output)> {
 
 /// Hears out, briefly, the client that started the program.
 ///
-/// An SDK writes its first request right after starting the program. To a program that has said what is wrong and is gone
-/// by then it reports a broken pipe instead of what was said. Afterwards its input is closed: what it writes once it has seen
-/// the end of the output must fail, and not wait for an answer.
+/// An SDK writes its first request right after it starts the program. If the program has already reported an error and
+/// exited, the SDK reports a broken pipe instead of that error. Afterwards the input is closed: what the SDK writes
+/// after the end of the output must fail, and not wait for an answer.
 pub fn hear_out_client() {
     let input = rustix::stdio::stdin();
     let mut millis = 500;

@@ -7,7 +7,7 @@
 use lodge_events::Event;
 use serde_json::{Map, Value, json};
 
-/// The events that count, and which of their fields are told.
+/// The events that are reported, and their reported fields.
 const TOLD: &[(&str, &[&str])] = &[
     ("session.start", &["copilotVersion", "selectedModel", "reasoningEffort"]),
     (
@@ -51,7 +51,7 @@ const TOLD: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What is told of an event: the parameters of the notification.
+/// The parameters of an event's notification.
 pub(crate) fn of(session_id: &str, event: &Event) -> Option<Value> {
     let (kind, told) = TOLD.iter().find(|(kind, _)| *kind == event.kind())?;
     let data: Map<String, Value> = serde_json::from_str(event.data_json()).ok()?;

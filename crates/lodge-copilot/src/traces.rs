@@ -25,7 +25,7 @@ impl Traces {
         }
     }
 
-    /// Follows a session for as long as anybody holds what this gives. All its clients share one trace.
+    /// Follows a session while the returned trace exists. All its clients share one trace.
     pub(crate) fn follow(&self, session: &Session) -> Arc<Trace> {
         let mut open = self.open.lock();
         if let Some(trace) = open.get(session.id()).and_then(Weak::upgrade) {
@@ -41,25 +41,25 @@ impl Traces {
         trace
     }
 
-    /// Waits until all spans that have ended are where they go.
+    /// Waits until all finished spans are exported.
     pub(crate) async fn flush(&self) {
         self.spans.flush().await;
     }
 }
 
-/// One session that is followed.
+/// A session that is followed.
 pub(crate) struct Trace {
     _listening: Listening,
     follower: Arc<Follower>,
 }
 
 impl Trace {
-    /// The next turn belongs to a span of the client: a W3C `traceparent`.
+    /// Makes the next turn a child of a span of the client: a W3C `traceparent`.
     pub(crate) fn belongs_to(&self, traceparent: &str) {
         self.follower.belongs_to(traceparent);
     }
 
-    /// The span of a tool call that runs, as a W3C `traceparent`.
+    /// The span of a running tool call, as a W3C `traceparent`.
     pub(crate) fn of_tool(&self, tool_call_id: &str) -> Option<String> {
         self.follower.of_tool(tool_call_id)
     }

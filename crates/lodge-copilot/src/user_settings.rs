@@ -14,7 +14,7 @@ pub(crate) const INSTRUCTIONS: &str = "customInstructions";
 /// Whether conversations are compacted on their own.
 pub(crate) const COMPACTION: &str = "autoCompaction";
 
-/// Every setting there is, and what it is when the user has not set it.
+/// Every setting with its default.
 fn defaults() -> Map<String, Value> {
     let defaults = json!({
         MODEL: null,
@@ -28,12 +28,12 @@ fn defaults() -> Map<String, Value> {
     }
 }
 
-/// What the user has set.
+/// The settings that the user changed.
 #[derive(Debug, Default)]
 pub(crate) struct UserSettings(Map<String, Value>);
 
 impl UserSettings {
-    /// Reads them. A file that is not there sets nothing; one that is not what it should be is an error.
+    /// Reads them. A missing file has no settings; an invalid one is an error.
     pub(crate) fn read(home: &Path) -> io::Result<Self> {
         let path = home.join("settings.json");
         match std::fs::read(&path) {
@@ -45,7 +45,7 @@ impl UserSettings {
         }
     }
 
-    /// Changes settings; `null` takes one back to its default. The file is replaced as a whole.
+    /// Changes settings; `null` resets one. The file is replaced as a whole.
     pub(crate) fn change(home: &Path, changes: Map<String, Value>) -> io::Result<()> {
         let mut settings = Self::read(home)?;
         for (key, value) in changes {
@@ -58,22 +58,22 @@ impl UserSettings {
         lodge_files::replace(&home.join("settings.json"), &text)
     }
 
-    /// A setting that the user has set.
+    /// A setting, if the user changed it.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// A text that the user has set.
+    /// A text setting, if the user changed it.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key)?.as_str().map(str::to_owned)
     }
 
-    /// Whether the user has turned something off that is on by default.
+    /// Whether the user turned off a setting that is on by default.
     pub(crate) fn is_off(&self, key: &str) -> bool {
         self.get(key) == Some(&Value::Bool(false))
     }
 
-    /// Every setting with its value, its default and whether that is its value.
+    /// Every setting with its value, its default, and whether the two are the same.
     pub(crate) fn list(&self) -> Value {
         let mut list = Map::new();
         let known = defaults();

@@ -28,7 +28,7 @@ pub(crate) struct CanvasConfig {
     actions: Option<Vec<CanvasActionInfo>>,
 }
 
-/// Who a client says that it is as a provider of canvases, so that it is the same after it was away.
+/// A client's identity as a provider of canvases, so that it is recognised when it reconnects.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CanvasProviderConfig {
     id: String,
@@ -36,18 +36,18 @@ pub(crate) struct CanvasProviderConfig {
     name: Option<String>,
 }
 
-/// The same, of a client that is an extension.
+/// The identity of a client that is an extension.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ExtensionInfo {
     source: String,
     name: String,
 }
 
-/// How the ids of providers begin that the host makes up.
+/// Prefix of generated provider ids.
 const MADE_UP: &str = "connection:";
 
-/// The id and name of a provider. One that says nothing of itself, or claims an id that the host could have made up, is
-/// another one each time.
+/// The id and name of a provider. A client without an identity, or with one that the host could have generated, gets a
+/// new one each time.
 fn identity(config: &SessionConfig) -> (String, Option<String>) {
     let provider = config.canvas_provider.as_ref();
     let provider = provider.map(|provider| (provider.id.clone(), provider.name.clone()));
@@ -60,7 +60,7 @@ fn identity(config: &SessionConfig) -> (String, Option<String>) {
         .unwrap_or_else(|| (format!("{MADE_UP}{}", Uuid::new_v4()), None))
 }
 
-/// Notes that other canvases may be open than before: they were opened or closed, or the conversation was taken back.
+/// Signals that the open canvases may have changed, by opening, closing or a rewind.
 struct Changed(watch::Sender<()>);
 
 impl Publish for Changed {
@@ -74,7 +74,7 @@ impl Publish for Changed {
     }
 }
 
-/// What a client provides, for as long as this is kept.
+/// The canvases that a client provides, while this exists.
 pub(crate) struct Provided {
     board: Arc<Board>,
     session: Session,
@@ -84,7 +84,7 @@ pub(crate) struct Provided {
 }
 
 impl Canvases {
-    /// Takes in what a client provides. Canvases that it says were open, and of which the log knows nothing, are open again.
+    /// Adds a client's canvases. Canvases that it reports as open, and that the log does not know, are opened again.
     pub(crate) async fn provide(
         board: &Arc<Board>,
         session: &Session,
@@ -140,7 +140,7 @@ impl Canvases {
         Ok(Some(provided))
     }
 
-    /// A client says that a canvas was open. What cannot be is passed over.
+    /// A client reports an open canvas. One that cannot be restored is skipped.
     async fn was_open(&self, session: &Session, open: &SessionCanvasOpened) -> Result<(), RpcError> {
         let (known, full) = {
             let state = self.state.lock();
@@ -160,7 +160,7 @@ impl Canvases {
 }
 
 impl Provided {
-    /// The client can be called from now on.
+    /// From now on, the client can be called.
     pub(crate) fn begin(&self) {
         let mut state = self.board.canvases().state.lock();
         let mut providers = state.providers.iter_mut();
@@ -183,7 +183,7 @@ impl Drop for Provided {
     fn drop(&mut self) {
         let number = self.number;
         let mut state = self.board.canvases().state.lock();
-        // In one step: whoever looks finds no canvas that is shown by somebody who is not there.
+        // In one step, so that nobody finds a canvas shown by a provider that is gone.
         state.providers.retain(|provider| provider.number != number);
         let lost = state.shown.extract_if(|_, (by, _)| *by == number);
         let lost: Vec<SessionCanvasOpened> = lost.map(|(_, (_, opened))| opened).collect();

@@ -28,7 +28,8 @@ const RELEASES: [(&str, &str, Generation); 9] = [
     ("java", "0.3.0-java.2", BeforeConnect),
 ];
 
-/// What parsers refuse of releases that say nothing by which they could be told from the newest, and why that is left so.
+/// Events that some parsers refuse although their release cannot be told from the newest, and why nothing is done about
+/// it.
 const LOST: [(&str, &str, &str); 6] = [
     (
         "1.0.0",
@@ -62,7 +63,7 @@ const LOST: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// What reads events in the way of a release.
+/// A reader of events for a release.
 fn reader(language: &str, version: &str) -> Option<Command> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let installed = root.join("target/clients/matrix").join(format!("{language}-{version}"));
@@ -102,7 +103,7 @@ fn parsers_of_every_age_read_every_event_that_they_are_sent() {
     for (language, version, generation) in RELEASES {
         let Some(mut reader) = reader(language, version) else {
             let missing = format!("the {language} SDK {version} is not installed (`cargo xtask clients` does it)");
-            // Who has no Go or Java goes without.
+            // Without Go or Java, those parsers are skipped.
             assert!(!required || language != "python", "{missing}");
             eprintln!("not checked: {missing}");
             continue;

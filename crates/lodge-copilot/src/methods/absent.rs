@@ -1,7 +1,7 @@
 //! Methods of the SDKs that Lodge does not serve, by family, with the reason. The test below reads the published schema and fails
 //! for a method that is neither served nor named here.
 
-/// Names, or beginnings of names that end with a dot, and why they are not served.
+/// Names, or prefixes of names that end with a dot, and the reasons.
 pub(crate) static ABSENT: &[(&str, &str)] = &[
     ("session.factory.", WORKFLOWS),
     ("session.workflow.", WORKFLOWS),
@@ -71,7 +71,7 @@ const OBJECTIVE: &str = "autopilot has no objective beside the conversation";
 const SUMMARIES: &str = "only compactions make summaries";
 const OAUTH: &str = "signing in is `session.mcp.oauth.login` or an answer to `mcp.oauth_required`";
 
-/// Why a method is not served, if that was decided.
+/// Why a method is not served, if that is known.
 #[cfg(test)]
 fn reason(method: &str) -> Option<&'static str> {
     let named = |name: &str| match name.ends_with('.') {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::methods::find;
 
-    /// The methods of a part of the schema that apps may call.
+    /// The public methods in a part of the schema.
     fn public(part: &Value, into: &mut Vec<String>) {
         let Value::Object(fields) = part else { return };
         if let Some(method) = fields.get("rpcMethod").and_then(Value::as_str) {

@@ -44,7 +44,7 @@ pub(crate) static ACCOUNT: Capability = Capability {
     ],
 };
 
-/// An account as clients know it.
+/// An account, in the clients' form.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AuthInfo {
@@ -145,7 +145,8 @@ struct LoggedIn {
     stored_in_vault: bool,
 }
 
-/// The token is checked where somebody can be asked about it. One of another GitHub is refused: it would be sent to this one.
+/// The token is checked if GitHub can be asked. A token for another GitHub host is refused: it would be sent to this
+/// one.
 async fn login(ctx: Ctx, params: LoginParams) -> Result<LoggedIn, RpcError> {
     let expected = &ctx.shared.options.github_host;
     if !accounts::is_same_host(&params.host, expected) {

@@ -28,7 +28,7 @@ pub(crate) static AGENTS: Capability = Capability {
     ],
 };
 
-/// An agent as the SDKs know it. What is not said is left out.
+/// An agent, in the SDKs' form. Unset fields are left out.
 fn info(agent: &AgentDefinition, prompt: bool) -> Value {
     let mut info = json!({
         "name": agent.name,
@@ -160,7 +160,7 @@ async fn paths(ctx: Ctx, params: PlacesParams) -> Result<Value, RpcError> {
     Ok(json!({"paths": paths}))
 }
 
-/// A place as the SDKs know it.
+/// A place, in the SDKs' form.
 pub(super) fn path(place: &Place, scope: impl Fn(Tier) -> &'static str) -> Value {
     let mut path = json!({
         "path": place.path,

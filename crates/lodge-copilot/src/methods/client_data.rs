@@ -33,7 +33,7 @@ pub(crate) static CLIENT_DATA: Capability = Capability {
     ],
 };
 
-/// The limits of the SDKs: entries, bytes of a key, of a value and of everything, and sessions of one call.
+/// The SDKs' limits: entries, bytes of a key, of a value and of all, and sessions per call.
 const MOST_ENTRIES: usize = 128;
 const LONGEST_KEY: usize = 256;
 const LONGEST_VALUE: usize = 16 << 10;
@@ -46,7 +46,7 @@ impl From<RegisterError> for RpcError {
     }
 }
 
-/// Says no when the client does not have the session open.
+/// An error unless the client has the session open.
 fn is_open(ctx: &Ctx, id: &str) -> Result<(), RpcError> {
     let found = ctx.session(id).map(drop);
     found.ok_or_else(|| RpcError::failed(format!("Session not found for sessionId: {id}")))

@@ -77,7 +77,7 @@ struct InvokeParams {
     input: Option<String>,
 }
 
-/// What is to be said to the agent is given back to be said: the client decides how.
+/// A prompt for the agent is returned to the client, which decides how to send it.
 async fn invoke(session: Arc<Attached>, params: InvokeParams) -> Result<Value, RpcError> {
     let name = params.name.trim_start_matches('/').to_owned();
     let input = params.input.unwrap_or_default();
@@ -129,8 +129,8 @@ struct HandleParams {
     error: Option<String>,
 }
 
-/// Every client is told of a command and those that do not have it say so too; only the first word counts, and the
-/// others are no mistake.
+/// Every client is notified of a command, and those that do not have it respond, too; only the first response counts,
+/// and the others are not errors.
 async fn handle_pending(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
     let unknown = params
         .error
@@ -154,7 +154,7 @@ async fn enqueue(session: Arc<Attached>, params: EnqueueParams) -> Result<Value,
     Ok(json!({"queued": true, "queueId": id}))
 }
 
-/// Tells clients of the command that waits longest, when nothing runs and no other is being dealt with.
+/// Notifies clients of the oldest waiting command, if no turn runs and no other command is being handled.
 async fn next(session: Arc<Attached>) -> Result<(), RpcError> {
     if session.session().is_busy() {
         tokio::spawn(async move {

@@ -77,7 +77,7 @@ struct ConnectParams {
 }
 
 async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
-    // Whoever came by the local socket is known without a token, and whoever is known stays who they are.
+    // A client on the local socket is known without a token, and keeps its identity.
     if !ctx.is_admitted() {
         let admission = ctx.shared.options.admit(params.token.as_deref().unwrap_or_default());
         let wrong = || RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED");
@@ -121,7 +121,7 @@ async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     Ok(host_login(&ctx).await)
 }
 
-/// What is known of the GitHub token that the client works with where it names none.
+/// Facts about the GitHub token that the client uses if it names none.
 pub(crate) async fn host_login(ctx: &Ctx) -> Value {
     let options = &ctx.shared.options;
     let token = ctx.github_token();
@@ -132,7 +132,7 @@ pub(crate) async fn host_login(ctx: &Ctx) -> Value {
     auth_json(token.is_some(), &options.github_host, user.as_ref())
 }
 
-/// What is known of the login: that there is a token, for which host, and whose it is where that could be asked.
+/// Facts about the login: that there is a token, for which host, and whose it is if GitHub could be asked.
 pub(crate) fn auth_json(token: bool, host: &str, user: Option<&Value>) -> Value {
     if !token {
         return json!({"isAuthenticated": false, "statusMessage": "Not authenticated"});
@@ -180,12 +180,12 @@ fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult
     })
 }
 
-/// Closes the session for this client. When nobody else has it open it leaves memory, and what that records still
-/// reaches the client before the answer does.
+/// Closes the session for this client. If no other client has it open, it leaves memory, and its last events reach the
+/// client before the response.
 async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     let Some(attached) = ctx.session(&session_id) else {
         ctx.detach(&session_id);
-        // An app that resumed a session it had open holds it twice, and closes it twice; one that deleted it closes it, too.
+        // An app that resumed a session it had open closes it twice, and so does one that deleted it.
         return Ok(json!({"success": true}));
     };
     if attached.session().clients() <= 1 {
@@ -240,7 +240,7 @@ impl TryFrom<SendParams> for Prompt {
                 .ok_or_else(|| RpcError::params("Invalid parameters: missing field `prompt`"))?,
             display_text: params.display_prompt,
             attachments,
-            // Other words than these two are accepted and mean the usual thing, as the CLI has it.
+            // Other values are accepted and mean the usual delivery, as in the CLI.
             delivery: if immediate {
                 Delivery::Immediate
             } else {
@@ -257,7 +257,7 @@ impl TryFrom<SendParams> for Prompt {
     }
 }
 
-/// Gives what has a path a name, and refuses bytes that are none: no model could be asked anything after them.
+/// Names attachments with a path, and refuses bytes that are not base64: no model call could succeed after them.
 fn acceptable(attachment: &mut Attachment) -> Result<(), RpcError> {
     let (path, name) = match attachment {
         Attachment::File(file) => (&file.path, &mut file.display_name),
@@ -297,7 +297,7 @@ struct BatchParams {
     all: SendParams,
 }
 
-/// The last of them is what the turn answers; the others come before it.
+/// The turn answers the last message; the others precede it.
 async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<Value, RpcError> {
     let BatchParams { mut messages, all } = params;
     let Some(last) = messages.pop() else {
@@ -360,7 +360,7 @@ async fn get_messages(ctx: Ctx, params: Params) -> MethodResult {
     Ok(Outcome::of(Reply::raw(events)))
 }
 
-/// A JSON list of events between two pieces of text, from the events' own bytes where the client can read them.
+/// A JSON list of events between two pieces of text, with the events' own bytes if the client can read them.
 pub(crate) fn list<E: std::fmt::Display>(
     events: impl Iterator<Item = Result<Event, E>>,
     generation: Generation,
@@ -395,7 +395,8 @@ async fn set_foreground(_: Ctx, _: Nothing) -> Result<Refusal, RpcError> {
     Ok(Refusal { success: false, error })
 }
 
-/// The process goes on living: the client ends it when it has seen the answer. Others may be connected, and go on.
+/// The process keeps running: the client ends it when it has the response. Other clients may be connected, and
+/// continue.
 async fn shutdown(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     for session_id in ctx.shut_down() {
         let _ = detach(ctx.clone(), SessionId { session_id }).await;

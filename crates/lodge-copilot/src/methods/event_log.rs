@@ -28,7 +28,7 @@ pub(crate) static EVENT_LOG: Capability = Capability {
     ],
 };
 
-/// Events on one page where the client does not say how many.
+/// Page size if the client names none.
 const PAGE: usize = 100;
 /// The longest wait for events.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ impl ReadParams {
     fn wants(&self, event: &Event) -> bool {
         let of_type = match &self.types {
             Some(Types::These(types)) => types.iter().any(|kind| kind == event.kind()),
-            // Types of Lodge's own are not in the SDK's schema: they are for those who name them.
+            // Lodge's own types are not in the SDK's schema: only clients that name them get them.
             Some(Types::All(_)) | None => !event.is_beside(),
         };
         let of_agent = match (&self.agent_ids, self.agent_scope.as_deref()) {
@@ -148,7 +148,7 @@ async fn forward(session: &Arc<Attached>, params: &ReadParams) -> Result<Page, R
         },
     };
     let recent = session.recent();
-    // Between two events: what the log holds now and what comes after the cursor are everything, once.
+    // Between two events: the log so far and the events after the cursor are everything, exactly once.
     let (reader, count, tail) = session.session().history_from(from, || recent.tail())?;
     let events: Vec<Event> = tokio::task::spawn_blocking(move || reader.events().take(max).collect::<Result<_, _>>())
         .await
@@ -164,7 +164,7 @@ async fn forward(session: &Arc<Attached>, params: &ReadParams) -> Result<Page, R
     })
 }
 
-/// The page before a cursor (or the last one), oldest first.
+/// The page before a cursor, or the last one, oldest first.
 async fn backward(ctx: &Ctx, session: &str, params: &ReadParams) -> Result<Page, RpcError> {
     let max = params.max.unwrap_or(PAGE).max(1);
     let before: Option<usize> = params
@@ -240,7 +240,7 @@ struct InterestParams {
     event_type: String,
 }
 
-/// Every client gets every event of the SDK's types. Those of Lodge's own it gets from here on, type by type.
+/// Every client gets every event of the SDK's types. From here on, it also gets this type of Lodge's own.
 async fn register(session: Arc<Attached>, params: InterestParams) -> Result<Value, RpcError> {
     Ok(json!({"handle": session.add_interest(params.event_type)}))
 }

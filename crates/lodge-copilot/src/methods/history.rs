@@ -67,8 +67,8 @@ struct ClearParams {
     prompt: Option<String>,
 }
 
-/// Forgets the conversation and begins anew with a prompt. While a turn runs (a tool of the client may be what asks for
-/// it) that waits for the turn's end, and the answer does not.
+/// Clears the conversation and starts again with a prompt. If a turn runs (one of the client's tools may have called
+/// this), the clearing waits for its end, but the response does not.
 async fn clear_context(attached: Arc<Attached>, params: ClearParams) -> Result<Value, RpcError> {
     let session = attached.session().clone();
     let messages = session.context_size()?.messages;
@@ -205,7 +205,7 @@ async fn cancel_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, 
     Ok(json!({"cancelled": session.session().cancel_compaction().await?}))
 }
 
-/// From the log alone: no model is asked for it.
+/// From the log alone, without a model call.
 async fn handoff(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let history = session.session().history()?;
     let title = session.session().state().title();

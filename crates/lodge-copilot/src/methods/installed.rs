@@ -95,7 +95,7 @@ impl From<PluginError> for RpcError {
     }
 }
 
-/// Fetching and copying takes time: it happens where nobody waits for a thread.
+/// Fetching and copying takes time, so it runs on a blocking thread.
 async fn change<T: Send + 'static>(
     ctx: &Ctx,
     work: impl FnOnce(&Plugins) -> Result<T, PluginError> + Send + 'static,

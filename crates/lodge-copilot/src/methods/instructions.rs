@@ -24,7 +24,7 @@ pub(crate) static INSTRUCTIONS: Capability = Capability {
     ],
 };
 
-/// Runs something that reads files beside the runtime.
+/// Reads files on a blocking thread.
 async fn reading<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Result<T, RpcError> {
     tokio::task::spawn_blocking(read).await.map_err(RpcError::failed)
 }

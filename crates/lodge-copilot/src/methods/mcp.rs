@@ -70,7 +70,7 @@ pub(crate) static MCP: Capability = Capability {
     ],
 };
 
-/// How long an answer waits for servers that start.
+/// How long a response waits for starting servers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl From<McpError> for RpcError {
@@ -89,7 +89,7 @@ fn servers(session: &Attached) -> &Servers {
     session.session().mcp()
 }
 
-/// The servers, when there are any; otherwise the words that clients know.
+/// The servers if there are any; otherwise an error that clients know.
 fn existing<'a>(session: &'a Attached, otherwise: &str) -> Result<&'a Servers, RpcError> {
     let servers = servers(session);
     if servers.is_empty() {
@@ -223,7 +223,7 @@ async fn disable(session: Arc<Attached>, Named { server_name }: Named) -> Result
     switch(&session, &server_name, false)
 }
 
-/// A name that is not configured is no mistake: it may become so.
+/// A name that is not configured is no error: it may be configured later.
 fn switch(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
     existing(session, "No MCP host initialized")?;
     session.session().switch_server(name, on)?;
@@ -246,7 +246,7 @@ struct StartParams {
 }
 
 impl StartParams {
-    /// Takes over the configuration, where there is one.
+    /// Applies the configuration, if there is one.
     fn configure(&self, session: &Attached) -> Result<(), RpcError> {
         if let Some(value) = &self.config {
             check_name(&self.server_name).map_err(RpcError::params)?;
@@ -303,7 +303,7 @@ async fn remove_github(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcE
     Ok(json!({"removed": there}))
 }
 
-/// Does something to the person's file, beside the runtime.
+/// Changes the person's file, on a blocking thread.
 async fn user_file<T: Send + 'static>(
     ctx: &Ctx,
     work: impl FnOnce(UserFile) -> Result<T, String> + Send + 'static,
@@ -364,7 +364,7 @@ struct DiscoverParams {
 async fn discover(ctx: Ctx, params: DiscoverParams) -> Result<Value, RpcError> {
     let home = ctx.host.home().path().to_owned();
     let found = tokio::task::spawn_blocking(move || {
-        // They are only listed, wherever that is.
+        // They are only listed, so no trust is needed.
         let gate = Gate::vouched_for();
         let project = params.working_directory.map(|folder| files::of_project(&folder, &gate));
         files::of_user(&home)
@@ -456,7 +456,7 @@ struct AppCall {
 }
 
 impl AppCall {
-    /// A view may call the server that it came from, and what that server shows to views.
+    /// A view may call the server that it came from, and only the tools that this server shows to views.
     async fn visible(&self, session: &Attached) -> Result<Vec<Tool>, RpcError> {
         if !session.shows_views() {
             let text =
@@ -501,7 +501,7 @@ async fn context(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> 
     Ok(json!({"context": session.board().views_are_shown_in()}))
 }
 
-/// Views are the client's affair; all that servers are asked for here is their tools.
+/// Views are the client's task; servers are asked only for their tools here.
 async fn diagnose(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
     let tools = servers(&session).list_tools(&server_name).await;
     let connected = tools.is_ok();
@@ -583,7 +583,7 @@ async fn read_resource(session: Arc<Attached>, params: ReadParams) -> Result<Val
     Ok(json!({"contents": read.get("contents").cloned().unwrap_or_else(|| json!([]))}))
 }
 
-/// A page as the server has it, with whatever else the server says in it.
+/// A page as the server sent it, with all its fields.
 async fn prompts(session: Arc<Attached>, params: PageParams) -> Result<Value, RpcError> {
     let cursor = params.cursor.map(|cursor| json!({"cursor": cursor}));
     let mut page = servers(&session)

@@ -40,7 +40,7 @@ async fn modified(session: &Arc<Attached>) -> String {
     timestamp_text(summary.map_or_else(Timestamp::now, |summary| summary.modified))
 }
 
-/// What the CLI keeps in `workspace.yaml`.
+/// The data that the CLI keeps in `workspace.yaml`.
 async fn workspace(session: &Arc<Attached>) -> Value {
     let settings = session.session().settings();
     let git = GitContext::of(&settings.cwd);
@@ -117,7 +117,7 @@ async fn context_info(session: Arc<Attached>, params: ContextInfoParams) -> Resu
     let size = session.session().context_size()?;
     let settings = session.session().settings();
     let info = &settings.model;
-    // 0 is what the model takes.
+    // 0 means the model's own limit.
     let or = |given: u64, default: u64| if given == 0 { default } else { given };
     let prompt_limit = or(params.prompt_token_limit, info.prompt_limit());
     let output_limit = or(params.output_token_limit, info.max_output_tokens);
@@ -254,7 +254,7 @@ async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
         .collect();
     let files: Vec<&String> = totals.files.iter().collect();
     Ok(json!({
-        // Requests of a subscription; what models cost in other units is with each of them.
+        // Premium requests belong to subscriptions; costs in other units are listed per model.
         "totalPremiumRequestCost": 0,
         "totalNanoAiu": totals.nano_aiu(),
         "totalUserRequests": facts.user_messages,

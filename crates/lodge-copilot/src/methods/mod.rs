@@ -52,9 +52,9 @@ pub(crate) type Handler = fn(Ctx, Params) -> BoxFuture<'static, MethodResult>;
 pub(crate) struct Method {
     /// Its name on the wire.
     pub(crate) name: &'static str,
-    /// In how many of the SDK's own tests it is called.
+    /// How many of the SDK's own tests call it.
     pub(crate) weight: u16,
-    /// What it does, in a few words.
+    /// A short description.
     pub(crate) summary: &'static str,
     /// What serves it.
     pub(crate) handler: Handler,
@@ -67,7 +67,7 @@ pub(crate) struct Capability {
     pub(crate) methods: &'static [Method],
 }
 
-/// Everything that is served.
+/// All methods that are served.
 pub(crate) static CAPABILITIES: &[&Capability] = &[
     &core::CORE,
     &turns::TURNS,

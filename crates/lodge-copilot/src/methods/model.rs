@@ -57,7 +57,7 @@ async fn model_list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcErro
     Ok(json!({"list": list, "modelPriceCategories": [], "quotaSnapshots": {}}))
 }
 
-/// A model as clients know it.
+/// A model, in the clients' form.
 pub(crate) fn model_json(info: &ModelInfo) -> Value {
     let room = info.context_window.saturating_sub(info.max_output_tokens);
     let max_prompt = info.max_prompt_tokens.unwrap_or(room);
@@ -136,7 +136,7 @@ struct SwitchParams {
     reasoning_effort: Option<String>,
     #[serde(default)]
     model_capabilities: Option<ModelCapabilities>,
-    /// Absent means to leave it, null to let the provider decide.
+    /// Absent leaves it unchanged, null lets the provider decide.
     #[serde(default, deserialize_with = "given")]
     auto_tier: Option<Option<AutoTier>>,
 }
@@ -203,14 +203,14 @@ pub(crate) fn allowed(given: &[String]) -> Result<Vec<String>, RpcError> {
     }
 }
 
-/// Limits a session to these models. One whose model is not among them goes on with the first of them that there is.
+/// Limits a session to these models. If its model is not among them, it continues with the first available one.
 pub(crate) async fn restrict(session: &Attached, given: &[String]) -> Result<Vec<String>, RpcError> {
     let allowed = allowed(given)?;
     let model = session.session().settings().model.id.clone();
     let known = session.models().await;
     let there = |id: &String| *id == model || known.iter().any(|info| info.id == *id);
     let mut first = allowed.iter().find(|id| there(id)).cloned();
-    // Providers need not list all that they have.
+    // Providers need not list all their models.
     if first.is_none()
         && let Some(id) = allowed.first()
         && session.could_have_model(id).await
@@ -256,7 +256,7 @@ async fn get_endpoint(session: Arc<Attached>, params: EndpointParams) -> Result<
     session.endpoint(params.model_id.as_deref()).await
 }
 
-/// Without a login of its own a session has the host's.
+/// A session without a login of its own has the host's.
 async fn auth_status(ctx: Ctx, params: Params) -> MethodResult {
     let status = match crate::session::of(&ctx, &params)?.own_login() {
         Some(status) => status,
@@ -287,7 +287,7 @@ struct Credentials {
     copilot_user: Option<Value>,
 }
 
-/// Without credentials the session goes back to those of the host.
+/// Without credentials, the session uses those of the host again.
 async fn set_credentials(ctx: Ctx, params: Params) -> MethodResult {
     let session = crate::session::of(&ctx, &params)?;
     let id = session.id().to_owned();

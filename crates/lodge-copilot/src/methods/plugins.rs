@@ -52,9 +52,9 @@ pub(crate) static PLUGINS: Capability = Capability {
     ],
 };
 
-/// The most directories that a client may name.
+/// Limit for the directories that a client names.
 const MOST: usize = 64;
-/// The longest name of one, in characters.
+/// Limit for the length of a directory's name, in characters.
 const LONGEST: usize = 4096;
 
 #[derive(Debug, Deserialize)]
@@ -62,7 +62,7 @@ struct BuiltinParams {
     paths: Vec<PathBuf>,
 }
 
-/// On a host that others share it is for the sessions of this client alone.
+/// On a shared host, this applies only to this client's sessions.
 async fn set_builtin(ctx: Ctx, params: BuiltinParams) -> Result<Value, RpcError> {
     if params.paths.len() > MOST {
         return Err(RpcError::params(format!(
@@ -107,7 +107,7 @@ async fn set_additional(ctx: Ctx, params: AdditionalParams) -> Result<Value, Rpc
     Ok(json!({}))
 }
 
-/// Nothing for a session that the client has not open.
+/// Does nothing for a session that the client does not have open.
 async fn reload_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     if let Some(attached) = ctx.session(&session_id) {
         let session = attached.session();
@@ -124,7 +124,7 @@ async fn reload_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<V
     Ok(json!({}))
 }
 
-/// Hooks of a project are never put off here: they run where they are trusted, or asked for.
+/// A project's hooks are never deferred here: they run if they are trusted or requested.
 async fn load_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     let count = match ctx.session(&session_id) {
         Some(attached) => attached.session().reload_hooks().await?,
@@ -160,7 +160,7 @@ struct ReloadParams {
     reload_mcp: Option<bool>,
 }
 
-/// Hooks are read with every message anyway.
+/// Hooks are read for every message anyway.
 async fn reload(session: Arc<Attached>, params: ReloadParams) -> Result<Value, RpcError> {
     let session = session.session();
     let has = session.settings().customization;
@@ -193,7 +193,7 @@ fn of_plugin(server: mcp::ServerInfo) -> Option<String> {
     (server.source == Source::Plugin).then_some(server.name)
 }
 
-/// The plugins that a session is opened with: those of the program's arguments, the client's own, and the session's.
+/// The plugins of a new session: from the program's arguments, the client and the session.
 pub(crate) async fn brought(ctx: &Ctx, config: &SessionConfig) -> Vec<Plugin> {
     let mut roots = ctx.plugins();
     roots.extend(ctx.shared.options.plugin_directories.iter().cloned());
@@ -206,7 +206,7 @@ pub(crate) async fn brought(ctx: &Ctx, config: &SessionConfig) -> Vec<Plugin> {
     }
 }
 
-/// What is no plugin is left out, and the log says so.
+/// Invalid plugins are left out, with a warning in the log.
 async fn read(mut roots: Vec<PathBuf>) -> Vec<Plugin> {
     roots.truncate(MOST);
     let read = move || {
@@ -227,7 +227,7 @@ fn same(one: &Path, other: &Path) -> bool {
     one == other || std::fs::canonicalize(one).ok() == std::fs::canonicalize(other).ok()
 }
 
-/// Gives a session the MCP servers of plugins. A name that a client or the project has is theirs.
+/// Adds the plugins' MCP servers to a session. Servers of the client or the project with the same name take precedence.
 pub(crate) async fn add_servers(session: &Session, plugins: Vec<Plugin>) {
     if plugins.is_empty() {
         return;

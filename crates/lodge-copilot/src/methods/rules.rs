@@ -137,7 +137,7 @@ fn tool(name: &str) -> Rule {
     Rule::allow(What::Tool(name.to_owned()))
 }
 
-/// Has rules hold in the session, or not any more.
+/// Adds or removes rules of the session.
 fn switch(on: bool, rules: Vec<Rule>) -> Change {
     Change::Rules(if on {
         RulesChange::Add(rules)

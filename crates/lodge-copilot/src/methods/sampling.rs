@@ -18,11 +18,11 @@ pub(crate) static SAMPLING: Capability = Capability {
     ],
 };
 
-/// What a client has the model asked just now, by the client's ids.
+/// Running sampling requests of a client, by the client's ids.
 #[derive(Default)]
 pub(crate) struct Samplings(Mutex<HashMap<String, CancellationToken>>);
 
-/// One of them, until it is over.
+/// One running request.
 struct UnderWay<'a> {
     all: &'a Samplings,
     id: String,

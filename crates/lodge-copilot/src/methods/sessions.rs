@@ -130,7 +130,7 @@ struct ListParams {
     filter: Option<ContextFilter>,
 }
 
-/// Asks the catalogue beside the runtime, since it may wait for the disk.
+/// Queries the catalogue on a blocking thread, since it may wait for the disk.
 async fn ask<T: Send + 'static>(
     ctx: &Ctx,
     question: impl FnOnce(&lodge_host::Catalogue) -> Result<T, lodge_host::LogError> + Send + 'static,
@@ -158,7 +158,7 @@ async fn list(ctx: Ctx, params: ListParams) -> Result<Value, RpcError> {
     Ok(json!({"sessions": found.iter().filter(|summary| is_worth_listing(summary)).map(metadata).collect::<Vec<_>>()}))
 }
 
-/// Something was said in it, or somebody gave it a name.
+/// Whether it has a message or a name.
 fn is_worth_listing(summary: &SessionSummary) -> bool {
     summary.message_count > 0 || summary.title.is_some()
 }
@@ -229,10 +229,11 @@ async fn delete_quietly(ctx: Ctx, SessionId { session_id }: SessionId) -> Result
     Ok(Value::Null)
 }
 
-/// Removes a session. A client that has it open hears how it ended before it hears that it is gone: it may wait for a turn.
+/// Deletes a session. A client that has it open gets its final events before the notice that it is gone. May wait for a
+/// turn.
 async fn remove(ctx: &Ctx, id: &str) -> Result<(), HostError> {
     if ctx.files(id).is_some() {
-        // The client keeps the files, and what ends them is not to be brought to it any more.
+        // The client stores the files, but the final changes are not sent to it any more.
         ctx.detach(id);
     }
     let removed = ctx.host.delete(id).await;
@@ -327,7 +328,7 @@ async fn check_in_use(ctx: Ctx, SessionIds { session_ids }: SessionIds) -> Resul
     Ok(json!({"inUse": in_use}))
 }
 
-/// A session is locked only while a turn runs in it, and that is not taken away from under it.
+/// A session is locked only while a turn runs in it, and a running turn keeps the lock.
 async fn release_lock(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     tracing::debug!(
         session = session_id,
@@ -347,8 +348,8 @@ struct ForkParams {
     name: Option<String>,
 }
 
-/// Copies what was recorded before the event, or all of it. The copy has no name that its client did not give it, but
-/// people are shown where it came from.
+/// Copies the events before this one, or all of them. The copy has no name unless its client gave it one, but people
+/// see where it came from.
 async fn fork(ctx: Ctx, params: ForkParams) -> Result<Value, RpcError> {
     let ForkParams {
         session_id,
@@ -379,7 +380,7 @@ async fn fork(ctx: Ctx, params: ForkParams) -> Result<Value, RpcError> {
     Ok(json!({"sessionId": copy.id(), "name": name}))
 }
 
-/// The event that was recorded before this one.
+/// The event recorded before this one.
 async fn event_before(ctx: &Ctx, session: &str, event: Uuid) -> Result<Option<Uuid>, RpcError> {
     let events = ctx.host.read(session)?.events();
     tokio::task::spawn_blocking(move || {
@@ -480,7 +481,7 @@ async fn enrich(ctx: Ctx, params: EnrichParams) -> Result<Value, RpcError> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OpenParams {
-    /// Absent from clients that ask for nothing in particular, for which there is nothing to be found.
+    /// Absent for clients that ask for nothing in particular: then nothing is found.
     #[serde(default)]
     kind: Option<String>,
     #[serde(default)]
@@ -491,7 +492,7 @@ struct OpenParams {
     options: SessionConfig,
 }
 
-/// `session.create` and `session.resume` in one, for clients that also want the session used last.
+/// Combines `session.create` and `session.resume`, for clients that also want the session used last.
 async fn open(ctx: Ctx, params: Params) -> MethodResult {
     let OpenParams {
         kind,
@@ -535,7 +536,7 @@ async fn open(ctx: Ctx, params: Params) -> MethodResult {
     })
 }
 
-/// A session as lists show it.
+/// A session, as in lists.
 fn metadata(summary: &SessionSummary) -> Value {
     let mut json = json!({
         "sessionId": summary.id,

@@ -52,7 +52,7 @@ async fn set(ctx: Ctx, params: SetParams) -> Result<Value, RpcError> {
     Ok(json!({"shadowedKeys": []}))
 }
 
-/// Nothing is kept in memory, so this only says whether the file can be read.
+/// Nothing is cached, so this only checks whether the file can be read.
 async fn reload(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;
     Ok(Value::Null)

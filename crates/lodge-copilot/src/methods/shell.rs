@@ -22,7 +22,7 @@ pub(crate) static SHELL: Capability = Capability {
     ],
 };
 
-/// Commands of one client in one session, by the id that the client knows. They end when the client leaves the session.
+/// Commands of one client in one session, by the client's id. They end when the client leaves the session.
 #[derive(Default)]
 pub(crate) struct Running(Mutex<HashMap<String, Arc<UserCommand>>>);
 
@@ -33,12 +33,12 @@ impl Running {
         command
     }
 
-    /// Forgets one; false when it is not there.
+    /// Removes a command; false if it is unknown.
     fn remove(&self, id: &str) -> bool {
         self.0.lock().remove(id).is_some()
     }
 
-    /// Signals one; false when it is not there or has ended.
+    /// Signals a command; false if it is unknown or has ended.
     fn signal(&self, id: &str, signal: &str) -> bool {
         self.0.lock().get(id).is_some_and(|command| command.signal(signal))
     }

@@ -197,7 +197,7 @@ struct OptionsParams {
     excluded_tools: Option<Vec<String>>,
     enable_streaming: Option<bool>,
     approve_all: Option<bool>,
-    /// `null` takes them away.
+    /// `null` removes them.
     #[serde(deserialize_with = "given")]
     session_limits: Option<Option<SessionLimits>>,
     skip_custom_instructions: Option<bool>,
@@ -212,7 +212,7 @@ struct OptionsParams {
     excluded_builtin_agents: Option<Vec<String>>,
 }
 
-/// Tells what is `null` from what is not there.
+/// Distinguishes `null` from a missing value.
 fn given<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -230,7 +230,7 @@ impl OptionsParams {
     }
 }
 
-/// What is not known here is ignored: the SDKs send what their newest runtime understands.
+/// Unknown options are ignored: the SDKs send everything that their newest runtime understands.
 async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result<Value, RpcError> {
     let mut changes: Vec<Change> = params.customization().into_iter().collect();
     if params.available_tools.is_some() || params.excluded_tools.is_some() {

@@ -15,7 +15,7 @@ pub(crate) static STORAGE: Capability = Capability {
     )],
 };
 
-/// Sessions that are open have their files elsewhere already.
+/// Open sessions already have their files here.
 async fn set_provider(ctx: Ctx, provider: Provider) -> Result<Value, RpcError> {
     if ctx.host.live_count() > 0 {
         return Err(RpcError::failed(

@@ -30,7 +30,7 @@ pub(crate) static TASKS: Capability = Capability {
     ],
 };
 
-/// How long [`wait`] waits at most.
+/// Limit for [`wait`].
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 fn info(task: &TaskInfo) -> Value {
@@ -67,7 +67,7 @@ fn find(session: &Attached, fits: impl Fn(&TaskInfo) -> bool) -> Option<TaskInfo
     session.session().tasks().into_iter().find(fits)
 }
 
-/// A command in the background. Nothing is told of the end but that it came: nobody looks at the clock for it.
+/// A command in the background. Its end has no time: nothing records it.
 fn shell_info(shell: &BackgroundShell) -> Value {
     let status = match shell.exit_code {
         None => "running",
@@ -201,7 +201,7 @@ struct SettingsParams {
     subagents: Option<Subagents>,
 }
 
-/// Today's clients put what is said of kinds of agents into `agents`, older ones beside the rest.
+/// Today's clients send settings of kinds of agents in `agents`, older ones beside the other fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Subagents {

@@ -38,16 +38,16 @@ pub(crate) static TURNS: Capability = Capability {
     ],
 };
 
-/// How the message was dealt with.
+/// The outcome of a message.
 struct End {
     response: Option<Event>,
     boundary: Event,
-    /// What went wrong, if something did.
+    /// The error, if there was one.
     error: Option<String>,
     aborted: bool,
 }
 
-/// Watches for the end of one message: the message itself, then what the agent answers, then rest.
+/// Waits for the end of one message: first the message, then the agent's answer, then idle.
 struct Watch {
     message_id: String,
     state: Mutex<Watched>,
@@ -76,7 +76,7 @@ impl Publish for Watch {
                 return;
             }
             Payload::SessionIdle(idle) if state.begun => (None, idle.aborted == Some(true)),
-            // A message that never began because the turn before it was aborted was taken back with it.
+            // A message whose turn had not begun when the turn before it was aborted was withdrawn with it.
             Payload::SessionIdle(idle) if idle.aborted == Some(true) => (None, true),
             Payload::SessionError(error) if state.begun => (Some(error.message.clone()), false),
             _ => return,
@@ -92,7 +92,7 @@ impl Publish for Watch {
     }
 }
 
-/// Says something, waits if wanted until it is dealt with, and gives the message's id.
+/// Sends a message, optionally waits for its end, and returns its id.
 pub(super) async fn say(session: &Attached, prompt: Prompt, wait: bool) -> Result<String, RpcError> {
     match wait {
         true => Ok(send_and_see(session, prompt).await?.0),
@@ -138,7 +138,7 @@ async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
     Ok(Outcome::of(Reply::raw(whole)))
 }
 
-/// What the model is told of a fleet.
+/// The instructions for a fleet.
 const FLEET: &str = "Work as a fleet: split the work among sub-agents that run side by side, with the `task` tool.
 
 - Begin with the session's list of todos (tables `todos` and `todo_deps`, by the `sql` tool). If it is empty, break the work into \

@@ -130,7 +130,7 @@ async fn auto_mode(session: Arc<Attached>, params: Answered<AutoModeSwitchRespon
     answer(&session, &params.request_id, Answer::AutoMode(params.response)).await
 }
 
-/// The interest in this event is noted like any other.
+/// Registers the interest in this event like any other.
 async fn register_auto_mode(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"handle": session.add_interest(AUTO_MODE.to_owned())}))
 }

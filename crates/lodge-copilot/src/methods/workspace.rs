@@ -36,7 +36,7 @@ fn files(session: &Attached) -> PathBuf {
     session.session().dir().join("files")
 }
 
-/// Runs something that waits for the disk beside the runtime.
+/// Runs disk work on a blocking thread.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, RpcError> {
     tokio::task::spawn_blocking(work)
         .await
@@ -44,7 +44,7 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send 
         .map_err(RpcError::failed)
 }
 
-/// A path below the files directory, without a way out of it.
+/// A path below the files directory that does not lead out of it.
 fn inside(path: &str) -> Result<PathBuf, RpcError> {
     let path = PathBuf::from(path);
     let inside = path
@@ -142,7 +142,7 @@ async fn stat_file(session: Arc<Attached>, params: PathParams) -> Result<Value, 
         "isFile": found.is_file(),
         "isDirectory": found.is_dir(),
         "mtimeMs": changed,
-        // Not every file system knows when a file was made.
+        // Not every file system stores when a file was created.
         "birthtimeMs": found.created().map_or(changed, |made| millis(Ok(made))),
     }))
 }
@@ -152,7 +152,7 @@ struct DirectoryParams {
     path: String,
     #[serde(default)]
     recursive: bool,
-    /// Whether it is no error that there is nothing to remove.
+    /// Whether a missing file is no error.
     #[serde(default)]
     force: bool,
 }
@@ -269,10 +269,10 @@ struct DiffParams {
     ignore_whitespace: bool,
 }
 
-/// Files beyond this many are listed without their differences: each costs a process.
+/// Files beyond this limit are listed without their diffs, because each costs a process.
 const MOST_PATCHES: usize = 200;
 
-/// A session's own changes are told by its rewind points; here they fall back to what git says.
+/// Changes of a session are in its rewind points; here, git's view is used.
 async fn diff(session: Arc<Attached>, params: DiffParams) -> Result<Value, RpcError> {
     let dir = session.session().settings().cwd;
     let branch = params.mode == "branch";
@@ -295,7 +295,7 @@ async fn diff(session: Arc<Attached>, params: DiffParams) -> Result<Value, RpcEr
     let mut changes = Vec::new();
     for change in &tree.changes {
         let patch = patches.next().flatten();
-        // What differs in spaces only does not differ when they do not count.
+        // Differences in whitespace do not count if they are ignored.
         if params.ignore_whitespace && patch.as_ref().is_some_and(String::is_empty) {
             continue;
         }

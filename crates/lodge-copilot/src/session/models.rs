@@ -36,15 +36,15 @@ impl Attached {
         self.warn(chosen.warning).await
     }
 
-    /// Whether some provider may have the model, also when none lists it.
+    /// Whether some provider may have the model, even if none lists it.
     pub(crate) async fn could_have_model(&self, name: &str) -> bool {
         let chooser = self.chooser.lock().clone();
         let chosen = chooser.choose(Some(name), None).await;
-        // Another one that stands in for it is told of.
+        // A model that only stands in comes with a warning.
         chosen.is_ok_and(|chosen| chosen.warning.is_none())
     }
 
-    /// Changes the model to one that may not be within reach now: it is asked for again when it is needed.
+    /// Switches to a model that may not be reachable now: it is resolved again when it is needed.
     pub(crate) async fn settle_on_model(&self, name: &str) -> Result<(), RpcError> {
         let chooser = self.chooser.lock().clone();
         let chosen = chooser.choose(Some(name), None).await?;
@@ -52,13 +52,13 @@ impl Attached {
         self.chose(chosen).await
     }
 
-    /// What the choice of a model leaves to do: people are told, or the model is asked for again when it is needed.
+    /// Completes the choice of a model: warns people, or resolves the model again when it is needed.
     pub(crate) async fn chose(&self, chosen: Chosen) -> Result<(), RpcError> {
         self.model_is_late.store(chosen.unreached.is_some(), Ordering::Relaxed);
         self.warn(chosen.warning).await
     }
 
-    /// Asks for the model again, where that failed when the session was opened. A failure shows when the model is called.
+    /// Resolves the model again if that failed when the session was opened. Errors show when the model is called.
     pub(crate) async fn catch_up_with_model(&self) -> Result<(), RpcError> {
         if !self.model_is_late.load(Ordering::Relaxed) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Attached {
         self.chose(chosen).await
     }
 
-    /// Tells people about the choice of a model.
+    /// Warns people about the choice of a model.
     pub(crate) async fn warn(&self, warning: Option<String>) -> Result<(), RpcError> {
         if let Some(message) = warning {
             let warning = SessionWarning {
@@ -93,7 +93,7 @@ impl Attached {
         chooser.available().await
     }
 
-    /// Adds providers and models; answers with the models as they will be listed.
+    /// Adds providers and models. Returns the models as they will be listed.
     pub(crate) fn add_providers(
         &self,
         providers: Vec<ProviderConfig>,
@@ -108,7 +108,7 @@ impl Attached {
         Ok(added)
     }
 
-    /// Where a model of the client's providers is reached.
+    /// Address and credentials of a model of the client's providers.
     pub(crate) async fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
         let settings = self.session.settings();
         let chooser = self.chooser.lock().clone();

@@ -23,7 +23,7 @@ impl Database for Files {
     }
 }
 
-/// Rows come as objects; those who name no columns have them in the rows.
+/// Rows are objects; if no columns are given, they are taken from the rows.
 fn table(result: &Value) -> Table {
     let rows = result["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = |value: &Value| value.as_str().map(str::to_owned);

@@ -20,19 +20,19 @@ use tokio::sync::{mpsc, oneshot};
 use super::{FileError, Files};
 use crate::peer::Peer;
 
-/// So much of the end of what was written is compared before more is appended to it.
+/// How much of the end of a file is compared before more is appended.
 const COMPARED: usize = 256;
 
-/// What goes through the mirror, in order.
+/// Items of the mirror's queue, in order.
 enum Item {
     Event(Event),
-    /// An event was written that the client does not want to hear of.
+    /// An event was written that the client does not want.
     Written,
-    /// Somebody waits until everything is with the client.
+    /// A request to report when everything is sent.
     Flush(oneshot::Sender<()>),
 }
 
-/// The way into the mirror.
+/// The mirror's queue.
 #[derive(Clone)]
 pub(crate) struct Queued {
     items: mpsc::UnboundedSender<Item>,
@@ -42,7 +42,7 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// The client hears of the event when all that belongs to it is written. A client that does not keep up is closed.
+    /// Sends an event after all files that belong to it. A client that does not keep up is disconnected.
     pub(crate) fn event(&self, event: &Event, wanted: bool) {
         if !wanted {
             return drop(self.items.send(Item::Written));
@@ -54,7 +54,7 @@ impl Queued {
         let _ = self.items.send(Item::Event(event.clone()));
     }
 
-    /// Waits until all that was written is with the client.
+    /// Waits until all writes are sent to the client.
     pub(crate) async fn flush(&self) {
         let (done, waiting) = oneshot::channel();
         if self.items.send(Item::Flush(done)).is_ok() {
@@ -76,7 +76,7 @@ impl Drop for Mirror {
 }
 
 impl Mirror {
-    /// Starts bringing a session's files to the client. With `same` the client has them as they are now.
+    /// Starts to send a session's files to the client. With `same`, the client already has them as they are.
     pub(crate) fn start(session: Session, files: Files, prefix: Bytes, limit: usize, same: bool) -> Self {
         let (items, received) = mpsc::unbounded_channel();
         let queued = Queued {
@@ -110,22 +110,22 @@ struct Work {
     files: Files,
     prefix: Bytes,
     sent: Sent,
-    /// Folders that the client has.
+    /// Folders that exist at the client.
     made: BTreeSet<String>,
     failing: bool,
 }
 
-/// How long a log is, and how it ends.
+/// The length of a log, and its last bytes.
 type LogEnd = (u64, Vec<u8>);
 
-/// What the client has.
+/// The state of the client's files.
 #[derive(Debug, Clone, Default)]
 struct Sent {
     log: LogEnd,
     files: BTreeMap<String, (u64, Option<SystemTime>)>,
 }
 
-/// What the client has to do to have the same.
+/// A change to the client's files.
 enum Step {
     Append(String, String),
     Write(String, String),
@@ -164,7 +164,7 @@ impl Work {
         tokio::task::spawn_blocking(move || compare(&dir, &sent)).await?
     }
 
-    /// Brings what is new. What fails is tried again with what comes next, and the client is told once.
+    /// Sends the changes. Failed ones are tried again with the next, and the client is notified once.
     async fn bring(&mut self) {
         let result = match self.compare().await {
             Ok((steps, sent)) => {
@@ -181,7 +181,7 @@ impl Work {
             && !self.failing
         {
             tracing::warn!(session = self.session.id(), %error, "the client could not store the session's files");
-            // Only after this the state of the client's files is unknown: everything is brought again.
+            // From here on, the state of the client's files is unknown: everything is sent again.
             let told = self.session.tell(SessionError {
                 error_type: "storage".to_owned(),
                 message: format!("The client cannot store the session's files: {error}"),
@@ -226,7 +226,7 @@ impl Work {
     }
 }
 
-/// What is new in a session's directory.
+/// The changes in a session's directory.
 fn compare(dir: &Path, sent: &Sent) -> io::Result<(Vec<Step>, Sent)> {
     let (mut steps, mut now) = (Vec::new(), Sent::default());
     let there = stored_files(dir);
@@ -263,12 +263,12 @@ fn compare_log(path: &Path, sent: Option<&LogEnd>) -> io::Result<(Option<Step>, 
     if grown {
         text.drain(..end.len());
     } else {
-        // It was cut, and perhaps written on since.
+        // It was cut, and perhaps extended since.
         text.clear();
         file.rewind()?;
         file.read_to_end(&mut text)?;
     }
-    // A line that is being written comes with the next step.
+    // An incomplete line is sent with the next change.
     text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
     let now = if grown { length } else { 0 } + text.len() as u64;
     let mut kept = if grown { end } else { Vec::new() };

@@ -18,16 +18,16 @@ use crate::{
     rpc::RpcError,
 };
 
-/// More files of one session than this are not fetched.
+/// Limit for the files fetched of one session.
 const MOST_FILES: usize = 10_000;
-/// Nor more bytes.
+/// Limit for their bytes.
 const MOST_BYTES: usize = 512 * 1024 * 1024;
 
-/// What a client says of the file system it offers.
+/// A client's description of its file system.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Provider {
-    /// Where sessions work, unless they say.
+    /// The default working directory of sessions.
     pub(crate) initial_cwd: String,
     /// The directory for the session's files, in the file system of each session.
     session_state_path: String,
@@ -44,7 +44,7 @@ struct ProviderCapabilities {
     sqlite: bool,
 }
 
-/// The files of one session, as its client keeps them.
+/// The files of one session at its client.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) peer: Peer,
@@ -52,7 +52,7 @@ pub(crate) struct Files {
     pub(crate) provider: Arc<Provider>,
 }
 
-/// Why the client did not do something with a file.
+/// The client's error for a file operation.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct FileError {
@@ -61,7 +61,7 @@ struct FileError {
 }
 
 impl Files {
-    /// What the host has to know of it.
+    /// The storage, as the host needs it.
     pub(crate) fn storage(&self) -> Storage {
         Storage {
             shown_as: Some(PathBuf::from(&self.provider.session_state_path)),
@@ -69,7 +69,7 @@ impl Files {
         }
     }
 
-    /// The client's name of a file, from its way with `/` between names; the session's directory itself without one.
+    /// The client's path of a file, from its path with `/` between names; without one, the session's directory.
     fn path(&self, way: &str) -> String {
         let root = self.provider.session_state_path.trim_end_matches(['/', '\\']);
         match (way, self.provider.conventions.as_deref()) {
@@ -92,7 +92,7 @@ impl Files {
             Err(CallError::Refused(error)) => return Err(failed(false, &error.message)),
             Err(CallError::Gone) => return Err(failed(false, "the client disconnected")),
         };
-        // Those that give nothing back give the error itself.
+        // Operations without a result return the error itself.
         let error = result.get("error").filter(|error| !error.is_null()).unwrap_or(&result);
         match error["code"].as_str() {
             Some(code) => Err(failed(code == "ENOENT", error["message"].as_str().unwrap_or(code))),
@@ -108,7 +108,7 @@ impl Files {
         }
     }
 
-    /// Everything that the client has of the session; nothing, when it has no log of it.
+    /// All of the client's files of the session; `None` if it has no log of it.
     pub(crate) async fn fetch(&self) -> Result<Option<BTreeMap<String, String>>, RpcError> {
         let mut files = BTreeMap::new();
         for name in STORED_FILES {
@@ -155,7 +155,7 @@ impl Files {
         Ok(())
     }
 
-    /// Names in a folder, and whether each is a folder itself. Names that would lead elsewhere are none.
+    /// Names in a folder, and whether each is a folder. Names that lead elsewhere are skipped.
     async fn entries(&self, way: &str) -> Result<Vec<(String, bool)>, RpcError> {
         let result = match self.call("readdirWithTypes", json!({"path": self.path(way)})).await {
             Err(error) if error.missing => return Ok(Vec::new()),
