@@ -7,34 +7,34 @@ use lodge_log::{ListFilter, SessionSummary};
 
 use crate::{Host, HostError};
 
-/// Rules. Without any, everything is kept.
+/// Retention rules. Without any, everything is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Sessions in which nothing happened for longer are deleted.
+    /// Sessions without activity for longer are deleted.
     pub max_age: Option<Duration>,
     /// How many sessions are kept.
     pub max_sessions: Option<usize>,
-    /// How many bytes they may have together.
+    /// How many bytes they may take together.
     pub max_bytes: Option<u64>,
 }
 
-/// The rule by which a session is to be deleted.
+/// The rule that applies to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// Nothing happened in it for too long.
+    /// It had no activity for too long.
     Age,
-    /// Enough sessions are newer.
+    /// There are enough newer sessions.
     Number,
-    /// Newer sessions need the room.
+    /// Newer sessions need the space.
     Size,
 }
 
-/// A session that the rules reach.
+/// A session to which a rule applies.
 #[derive(Debug, Clone)]
 pub struct Expired {
     /// The session.
     pub session: SessionSummary,
-    /// Everything kept in it, in bytes.
+    /// Everything in it, in bytes.
     pub bytes: u64,
     /// Why.
     pub why: Expiry,
@@ -47,12 +47,12 @@ struct Stored {
 }
 
 impl Retention {
-    /// Whether there is any rule.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Which of some sessions are to be deleted, the newest first. What is in use is kept, and counts.
+    /// The rules that apply to these sessions, newest first. Sessions in use are kept, and count.
     fn apply(&self, sessions: &[Stored]) -> Vec<Option<Expiry>> {
         let (mut kept, mut bytes) = (0usize, 0u64);
         let decide = |session: &Stored| {
@@ -81,7 +81,7 @@ impl Retention {
 }
 
 impl Host {
-    /// The sessions that rules reach now. It looks through the directories of all sessions, and blocks.
+    /// The sessions to which rules apply now. Scans the directories of all sessions, and blocks.
     pub fn expired(&self, rules: &Retention) -> Result<Vec<Expired>, HostError> {
         if rules.is_empty() {
             return Ok(Vec::new());

@@ -18,30 +18,30 @@ use uuid::Uuid;
 
 use crate::{Host, HostError, Session, changes::Span};
 
-/// A message that a session can be taken back to.
+/// A message to which a session can be rewound.
 #[derive(Debug, Clone)]
 pub struct RewindPoint {
-    /// The event of the message; it goes, too.
+    /// The message's event; it is removed, too.
     pub event: Uuid,
-    /// What was said.
+    /// The message's text.
     pub text: String,
     /// When.
     pub time: Timestamp,
-    /// Whether autopilot said it.
+    /// Whether autopilot sent it.
     pub is_continuation: bool,
 }
 
-/// What taking back did.
+/// The result of a rewind.
 #[derive(Debug, Clone, Default)]
 pub struct Rewound {
-    /// How many events went.
+    /// How many events were removed.
     pub events: u64,
-    /// What became of the files, where they were meant too.
+    /// The result for the files, if they were rewound, too.
     pub files: Restored,
 }
 
 impl Rewound {
-    /// The files that could not be put back, and why, for people.
+    /// The files that were left alone, and the reasons.
     pub fn left_alone(&self) -> Vec<(&Path, &Skip)> {
         self.files
             .skipped
@@ -51,7 +51,7 @@ impl Rewound {
     }
 }
 
-/// A message that a person, or autopilot in their place, said.
+/// A message of a person, or of autopilot.
 fn point(event: &Event) -> Option<RewindPoint> {
     let Payload::UserMessage(message) = event.payload() else {
         return None;
@@ -66,7 +66,7 @@ fn point(event: &Event) -> Option<RewindPoint> {
 }
 
 impl Session {
-    /// The messages that it can be taken back to, oldest first.
+    /// The messages to which it can be rewound, oldest first.
     pub async fn rewind_points(&self) -> Result<Vec<RewindPoint>, HostError> {
         let history = self.history()?;
         tokio::task::spawn_blocking(move || {
@@ -80,7 +80,7 @@ impl Session {
         .map_err(|_| HostError::Invalid("The messages could not be read.".into()))?
     }
 
-    /// Takes the conversation back to before an event; with `files`, also what was done to files since: both or neither.
+    /// Rewinds the conversation to before an event; with `files`, also the later changes to files: both or neither.
     pub async fn rewind(&self, to: Uuid, files: bool) -> Result<Rewound, HostError> {
         if self.is_busy() {
             return Err(AgentError::Busy.into());
@@ -119,11 +119,11 @@ impl Session {
         Ok(Rewound { events, files: report })
     }
 
-    /// Undoes the last taking back, of the conversation and of files. `None` when there is nothing to undo.
+    /// Undoes the last rewind, of the conversation and of files. `None` if there is nothing to undo.
     pub async fn undo_rewind(&self) -> Result<Option<Restored>, HostError> {
         self.finish_interrupted().await?;
         let Some(first) = first_kept(self.dir()) else {
-            // Where there is nothing to put back, or not any more, nothing happens to files either.
+            // If the conversation cannot be restored, the files stay, too.
             return Ok(self.agent().put_back().await?.then(Restored::default));
         };
         let half = LogHalf::PutBack { first };
@@ -158,15 +158,15 @@ impl Session {
         Ok(Some(report))
     }
 
-    /// Brings a rewind or a restoration to its end that a process began and did not finish: forward where that is still
-    /// possible, back where it is not.
+    /// Completes a rewind or restoration that another process began: forwards if that is still possible, otherwise
+    /// backwards.
     pub(crate) async fn finish_interrupted(&self) -> Result<(), HostError> {
         let Some(found) = self.with_changes(|changes| Ok(changes.interrupted()?)).await? else {
             return Ok(());
         };
         let found = Arc::new(found);
         let half = found.note().and_then(LogHalf::parse);
-        // Nobody knows what else belongs to one whose note cannot be read, so that nothing may come of it.
+        // Nobody knows what else belongs to one with an unreadable note, so it must be abandoned.
         let is_known = half.is_some() || found.note().is_none();
         let forward = is_known && !found.goes_back() && self.put_log_forward(half).await?;
         let done = match forward {
@@ -174,7 +174,7 @@ impl Session {
             false => self.abandon(&found, half).await.map(|left| (BACK, left)),
         };
         let (text, left) = match done {
-            // It is as if nothing had been begun.
+            // It is as if nothing had begun.
             Err(HostError::Changes(error @ ChangesError::RolledBack { .. })) => {
                 self.abandon(&found, half).await?;
                 (BACK, vec![(PathBuf::new(), Skip::Failed(error.to_string()))])
@@ -212,7 +212,7 @@ impl Session {
         Ok(("A rewind that was interrupted has been finished.", done.skipped))
     }
 
-    /// Brings files and log back to where they were before.
+    /// Returns files and log to their earlier state.
     async fn abandon(
         &self,
         begun: &Arc<Restoration>,
@@ -230,7 +230,7 @@ impl Session {
         Ok(left)
     }
 
-    /// Whether the log still allows an interrupted restoration to be carried on. What is put back into it is put back here.
+    /// Whether the log still allows an interrupted restoration to continue. An undo restores the log here.
     async fn put_log_forward(&self, half: Option<LogHalf>) -> Result<bool, HostError> {
         match half {
             None => Ok(true),
@@ -238,7 +238,7 @@ impl Session {
                 if !self.has_event(to).await? {
                     return Ok(true);
                 }
-                // What was said since must not go with what was to go.
+                // Later messages must not be removed with the rewound ones.
                 let back = self.agent().paused(|log| log.read_back())?;
                 let moved = tokio::task::spawn_blocking(move || {
                     for event in back.events() {
@@ -297,8 +297,8 @@ impl Session {
         self.with_changes(move |changes| Ok(changes.roll_back(&begun)?)).await
     }
 
-    /// Files and log are where they are to be; what is left is bookkeeping. If that fails, the journal stays, and the next
-    /// who opens the session does it.
+    /// Files and log are in their final state; the rest is bookkeeping. If that fails, the journal stays, and it is
+    /// done when the session is next opened.
     async fn settle_files(&self, begun: &Arc<Restoration>, done: &Restored, taken_back: Option<Uuid>) {
         match taken_back {
             Some(to) => self.keep_undo(to, Some(begun.id())),
@@ -313,8 +313,8 @@ impl Session {
         }
     }
 
-    /// Names the restoration of files that belongs to the last taking back, together with the event that went first: a name
-    /// that an earlier one left is never taken for it.
+    /// Stores the restoration of files that belongs to the last rewind, together with the first removed event, so that
+    /// it is never mistaken for that of an earlier rewind.
     fn undo_file(&self) -> PathBuf {
         self.dir().join("rewound-files")
     }
@@ -334,19 +334,19 @@ impl Session {
         let text = std::fs::read_to_string(self.undo_file()).ok()?;
         match text.split_once(' ') {
             Some((event, id)) => (event.parse() == Ok(first)).then(|| id.to_owned()),
-            // Written by a version that did not name the event.
+            // Written by a version that did not store the event.
             None => Some(text),
         }
     }
 }
 
-/// What happens to the log together with files. It is in the journal of the files' restoration, which is written before
-/// anything changes, so that a crash in between ends with both or neither:
+/// The log's part of a rewind with files. It is in the journal of the files' restoration, which is written before anything
+/// changes, so that a crash in between ends with both or neither:
 ///
-/// - A rewind restores the files, then takes the log back. Found interrupted, it is carried on, unless something was said
-///   since: then the files go back.
-/// - Undoing it puts the log back, which can be refused, and then restores the files. Found interrupted, it is carried on;
-///   where the files cannot be restored, the log is taken back again.
+/// - A rewind restores the files, then rewinds the log. An interrupted one is completed, unless messages were added since:
+///   then the files go back.
+/// - An undo restores the log, which can be refused, then the files. An interrupted one is completed; if the files cannot be
+///   restored, the log is rewound again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogHalf {
     TakeBack {
@@ -399,7 +399,7 @@ fn add(report: &mut Restored, done: Restored) {
     report.skipped.extend(done.skipped);
 }
 
-/// The first event that was taken back last.
+/// The first event that the last rewind removed.
 fn first_kept(dir: &Path) -> Option<Uuid> {
     let mut line = Vec::new();
     let mut file = BufReader::new(File::open(kept(dir)).ok()?);
@@ -411,12 +411,12 @@ fn kept(dir: &Path) -> PathBuf {
     dir.join("rewound.jsonl")
 }
 
-/// Whether something was taken back from the session in this directory that can be put back.
+/// Whether the last rewind of the session in this directory can be undone.
 pub fn can_put_back(dir: &Path) -> bool {
     kept(dir).metadata().is_ok_and(|about| about.len() > 0)
 }
 
-/// Brings to their ends what the last host left of rewinds, in whichever session.
+/// Completes the rewinds that the last host left unfinished, in all sessions.
 pub(crate) async fn finish_all_interrupted(host: Host) {
     let inner = host.0.clone();
     let found = tokio::task::spawn_blocking(move || {
@@ -434,7 +434,7 @@ pub(crate) async fn finish_all_interrupted(host: Host) {
     match found.await {
         Ok(Ok(ids)) => {
             for id in ids {
-                // Opening it is what brings it to its end.
+                // Opening the session completes it.
                 if let Err(error) = host.open_session(&id).await {
                     tracing::warn!(session = id, %error, "a rewind was interrupted and cannot be finished");
                 }

@@ -8,7 +8,7 @@ use lodge_trust::Gate;
 use crate::{McpFiles, host::Inner, plugins::Plugins, session::Session, trust::Trust};
 
 impl Inner {
-    /// What [`mcp_servers`] says of this host.
+    /// The result of [`mcp_servers`] for this host.
     pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
         let configured = self.mcp_servers.lock().clone();
         mcp_servers(self.home.path(), &Trust::of(&self.home), &configured, files, cwd)
@@ -16,8 +16,7 @@ impl Inner {
 }
 
 impl Session {
-    /// The MCP servers that installed plugins and files describe for this session now, if it is to have any of files. Reads
-    /// files.
+    /// The MCP servers from installed plugins and files for this session, if it uses any from files. Reads files.
     pub fn configured_servers(&self) -> Vec<Configured> {
         let files = self.0.mcp_files.lock().clone();
         let settings = self.settings();
@@ -31,15 +30,15 @@ impl Session {
         servers
     }
 
-    /// Says which MCP servers of files the session has, and gives it those.
+    /// Sets which MCP servers from files the session has, and adds them.
     pub(crate) fn use_mcp_files(&self, files: McpFiles) {
         *self.0.mcp_files.lock() = files;
         self.add_mcp_servers(self.configured_servers());
     }
 }
 
-/// The MCP servers that the person and files describe for a session in this folder. What a folder describes that nobody
-/// trusts is there to be seen, and says what it takes to be started.
+/// The MCP servers from the person's and the folder's files, for a session in this folder. Those of an untrusted folder
+/// are listed, with the way to trust it.
 pub fn mcp_servers(
     home: &Path,
     trust: &Trust,
@@ -61,7 +60,7 @@ pub fn mcp_servers(
     servers
 }
 
-/// What a host has signed in to, for all who use its home.
+/// The sign-ins of a home, shared by all who use it.
 pub fn logins(home: &Path) -> Logins {
     Logins::new(home.join("mcp-oauth"))
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Host {
-    /// Asks the catalogue, which is a database, where nobody waits who serves others.
+    /// Queries the catalogue's database on a blocking thread.
     pub(crate) async fn look_up<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&lodge_log::Catalogue) -> Result<T, lodge_log::LogError> + Send + 'static,
@@ -27,34 +27,34 @@ impl Host {
         Ok(asked.map_err(|error| HostError::Invalid(error.to_string()))??)
     }
 
-    /// What lists show of one session.
+    /// A session's entry in lists.
     pub async fn find(&self, id: &str) -> Result<Option<SessionSummary>, HostError> {
         let id = id.to_owned();
         self.look_up(move |catalogue| catalogue.get(&id)).await
     }
 
-    /// Sessions that fit a filter, newest first.
+    /// Sessions that match a filter, newest first.
     pub async fn list(&self, filter: ListFilter) -> Result<Page, HostError> {
         self.look_up(move |catalogue| catalogue.list(&filter)).await
     }
 
-    /// Messages with all these words, best first.
+    /// Messages that contain all these words, best first.
     pub async fn search(&self, text: String, limit: usize) -> Result<Vec<SearchHit>, HostError> {
         self.look_up(move |catalogue| catalogue.search(&text, limit)).await
     }
 
-    /// The sessions that are or were chats of others.
+    /// Sessions that are or were chats of others.
     pub async fn chats(&self) -> Result<Vec<SessionSummary>, HostError> {
         self.look_up(|catalogue| catalogue.chats(None)).await
     }
 
-    /// The chats of a session, beside its own.
+    /// The further chats of a session.
     pub async fn chats_of(&self, id: &str) -> Result<Vec<SessionSummary>, HostError> {
         let of = id.to_owned();
         self.look_up(move |catalogue| catalogue.chats(Some(&of))).await
     }
 
-    /// The session that clients call so as a chat.
+    /// The session that clients know as the chat at this address.
     pub async fn chat_at(&self, address: &str) -> Result<Option<SessionSummary>, HostError> {
         let called = |line: &SessionSummary| line.about.chat.as_ref().is_some_and(|chat| chat.address == address);
         Ok(self.chats().await?.into_iter().find(called))
@@ -62,7 +62,7 @@ impl Host {
 }
 
 impl Session {
-    /// Records something unless the log says it already.
+    /// Records an event unless the log already says the same.
     fn arrange(&self, known: bool, payload: impl Into<Payload>) -> Result<(), AgentError> {
         match known {
             true => Ok(()),
@@ -70,25 +70,25 @@ impl Session {
         }
     }
 
-    /// Makes it a chat of another session, or a session of its own.
+    /// Makes it a chat of another session, or an independent session.
     pub fn set_chat(&self, chat: LodgeChat) -> Result<(), AgentError> {
         let known = self.0.agent.facts().about.chat.as_ref() == Some(&chat);
         self.arrange(known, chat)
     }
 
-    /// Says how its chats are listed.
+    /// Sets the order of its chats.
     pub fn set_chats(&self, chats: LodgeChats) -> Result<(), AgentError> {
         let known = self.0.agent.facts().about.chats == chats;
         self.arrange(known, chats)
     }
 
-    /// What was turned on and off for this session alone.
+    /// The parts that are turned on or off for this session alone.
     pub fn switches(&self) -> BTreeMap<String, bool> {
         self.0.agent.facts().switches
     }
 
-    /// Says what is on and off for this session alone. Its MCP servers follow before this returns, so no face sees a server
-    /// in another state than the log says.
+    /// Sets the parts that are turned on or off for this session alone. Its MCP servers follow before this returns, so
+    /// no face sees a server in another state than the log's.
     pub fn set_switches(&self, switches: BTreeMap<String, bool>) -> Result<(), AgentError> {
         let before = self.switches();
         if before == switches {
@@ -102,7 +102,7 @@ impl Session {
         for name in servers {
             let mcp = self.0.agent.mcp();
             let was_off = mcp.info(&name).is_some_and(|server| server.status == Status::Disabled);
-            // A name that is not configured has nothing to follow.
+            // A name that is not configured needs nothing.
             match off.contains(&name) {
                 true => drop(mcp.disable(&name)),
                 false if was_off && mcp.enable(&name).is_ok() => self.start_server(&name),
@@ -112,7 +112,8 @@ impl Session {
         Ok(())
     }
 
-    /// Has a chat work in what its session still has of the directories that it chose. It stays where it runs, which comes first.
+    /// Makes a chat work in those of its chosen directories that its session still has. It keeps running in the first
+    /// one.
     pub(crate) async fn work_where(&self, main: &Self, own: &LodgeDirectories) -> Result<(), AgentError> {
         let further = main.state().about.directories.further;
         let cwd = main.settings().cwd;
@@ -127,7 +128,7 @@ impl Session {
         self.set_directories(&LodgeDirectories { further, chosen }).await
     }
 
-    /// Has it work in these directories.
+    /// Changes its directories.
     pub async fn set_directories(&self, directories: &LodgeDirectories) -> Result<(), AgentError> {
         let paths = |all: &[String]| all.iter().map(PathBuf::from).collect();
         let change = Change::ChatDirectories {
@@ -143,7 +144,7 @@ impl Session {
         self.set_switches(switches)
     }
 
-    /// Turns a skill on or off for this session alone. False when there is no such skill.
+    /// Turns a skill on or off for this session alone. False if it does not exist.
     pub async fn switch_skill(&self, name: &str, on: bool) -> Result<bool, AgentError> {
         let skills = self.skills().await?;
         if skills.iter().all(|(skill, _)| skill.name != name) {
@@ -153,8 +154,8 @@ impl Session {
         self.0.agent.enable(Customized::Skill(name.to_owned()), on).await
     }
 
-    /// Turns an MCP server on or off for this session alone. A server that was only stopped starts when it is needed again.
-    /// False when there is no such server.
+    /// Turns an MCP server on or off for this session alone. A server that was only stopped starts when it is needed
+    /// again. False if it does not exist.
     pub fn switch_server(&self, name: &str, on: bool) -> Result<bool, AgentError> {
         let mcp = self.0.agent.mcp();
         if mcp.info(name).is_none() {
@@ -179,10 +180,10 @@ impl Session {
         off
     }
 
-    /// Turns MCP servers off that people turned off, for this session or for more.
+    /// Stops the MCP servers that people turned off, for this session or for more.
     pub(crate) fn apply_server_switches(&self) {
         for name in self.servers_off() {
-            // One that is not there is off.
+            // A missing server is already off.
             let _ = self.0.agent.mcp().disable(&name);
         }
     }

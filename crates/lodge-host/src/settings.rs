@@ -24,7 +24,7 @@ impl Settings {
         self.0.list().into_iter().collect()
     }
 
-    /// Makes them these and no others.
+    /// Replaces all settings.
     pub(crate) fn replace(&self, values: &Map<String, Value>) -> Result<(), RegisterError> {
         for (name, _) in self.0.list() {
             if !values.contains_key(&name) {

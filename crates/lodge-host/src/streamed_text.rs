@@ -3,10 +3,10 @@
 
 use lodge_events::LodgePartial;
 
-/// A text that streams, and how many bytes of it are shown.
+/// A streaming text, and how many bytes of it are shown.
 #[derive(Debug, Clone, Default)]
 pub struct StreamedText {
-    /// The text that streams; empty if none does.
+    /// The id of the streaming text; empty if there is none.
     pub id: String,
     bytes: usize,
 }
@@ -17,20 +17,20 @@ impl StreamedText {
         if self.id == id { self.bytes } else { 0 }
     }
 
-    /// More of a text is shown. True when that is its beginning.
+    /// Shows more of a text. True if that is its beginning.
     pub fn append(&mut self, id: &str, more: &str) -> bool {
         let begins = self.id != id;
         self.set(id, self.shown(id) + more.len());
         begins
     }
 
-    /// What a piece of the log has beyond what is shown.
+    /// The part of a piece from the log that is not shown yet.
     pub fn rest_of_piece<'a>(&self, piece: &'a LodgePartial) -> Option<&'a str> {
         let from = self.shown(&piece.message_id).checked_sub(piece.at as usize)?;
         piece.content.get(from..).filter(|rest| !rest.is_empty())
     }
 
-    /// A text is whole: what of it is not shown yet, and whether that is all of it.
+    /// Completes a text: returns the part that is not shown yet, and whether that is all of it.
     pub fn complete<'a>(&mut self, id: &str, whole: &'a str) -> Option<(&'a str, bool)> {
         let shown = self.shown(id);
         self.set(id, whole.len());

@@ -15,19 +15,19 @@ use lodge_tools::{
 use lodge_trust::{Fingerprint, Gate, Origin, Standing, Store};
 use serde_json::Value;
 
-/// What the person of a home trusts.
+/// The trust that the person of a home has given.
 #[derive(Debug, Clone)]
 pub struct Trust {
     home: PathBuf,
     store: Store,
 }
 
-/// A file that a folder brings and that can start programs.
+/// A file in a folder that can start programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brought {
     /// The file, or one that it needs.
     pub path: PathBuf,
-    /// What it starts, for people: a line each.
+    /// What it starts, as text with one line each.
     pub starts: Vec<String>,
     /// Whether it was accepted as it is.
     pub standing: Standing,
@@ -51,7 +51,7 @@ impl Trust {
         &self.store
     }
 
-    /// What may be started at this moment.
+    /// The gate, with the trust given at this moment.
     pub fn gate(&self) -> Gate {
         Gate::of(&self.store)
     }
@@ -61,12 +61,12 @@ impl Trust {
         self.store.folders()
     }
 
-    /// Whether a folder is trusted, or is inside of one that is.
+    /// Whether a folder is trusted, or inside a trusted one.
     pub fn covers(&self, folder: &Path) -> bool {
         self.store.covers(folder)
     }
 
-    /// Trusts a folder from now on and accepts what it brings as it is, or trusts it no longer. Answers what was accepted.
+    /// Trusts a folder and accepts its files as they are, or untrusts it. Returns the accepted files.
     pub fn set(&self, folder: &Path, trusted: bool) -> io::Result<Vec<Brought>> {
         if !trusted {
             self.store.forget(folder)?;
@@ -75,7 +75,7 @@ impl Trust {
         let real = std::fs::canonicalize(folder)?;
         let mut folders = self.store.folders();
         folders.push(real.clone());
-        // What a folder further up brings is accepted there.
+        // The files of a parent folder are accepted there.
         let own = |base: &Path| {
             let base = std::fs::canonicalize(base).ok();
             base.is_some_and(|base| folders.iter().any(|folder| base.starts_with(folder)))
@@ -98,7 +98,7 @@ impl Trust {
             .collect())
     }
 
-    /// What is brought to a session in this folder that can start programs, and what was said of it. Reads files.
+    /// The files in this folder that can start programs for a session, and whether they are accepted. Reads files.
     pub fn review(&self, folder: &Path) -> Vec<Brought> {
         let files = brought_to(folder).into_iter();
         files
@@ -110,7 +110,7 @@ impl Trust {
             .collect()
     }
 
-    /// Finds the hooks of a session.
+    /// A function that finds the hooks of a session.
     pub(crate) fn find_hooks(self) -> FindHooks {
         Arc::new(move |cwd, which| self.hooks(cwd, which))
     }
@@ -122,7 +122,7 @@ impl Trust {
         }
     }
 
-    /// The hooks that a session in this directory has: the person's in `<home>/hooks`, a project's in `.github/hooks`.
+    /// The hooks of a session in this directory: the person's in `<home>/hooks`, a project's in `.github/hooks`.
     pub fn hooks(&self, cwd: &Path, which: HookFiles) -> FileHooks {
         let mut hooks = FileHooks::default();
         if which == HookFiles::Off {
@@ -136,7 +136,7 @@ impl Trust {
         hooks
     }
 
-    /// The files that describe hooks for a session in this directory with these plugins, and whether these are run.
+    /// The hook files of a session in this directory with these plugins, and whether they run.
     pub fn hook_files<'a>(
         &self,
         cwd: &Path,
@@ -162,7 +162,7 @@ impl Trust {
         files
     }
 
-    /// Where such files are looked for, and the files that say what is trusted.
+    /// The places of hook files, and the files in which trust is stored.
     pub(crate) fn hook_places(&self, cwd: &Path) -> Vec<PathBuf> {
         let project = places(cwd).into_iter().map(|base| base.join(hooks::IN_FOLDERS));
         let own = [self.home.join("hooks")].into_iter().chain(self.store.places());
@@ -170,7 +170,7 @@ impl Trust {
     }
 }
 
-/// Where a project's hooks are looked for: at the root of its repository, and where the session works.
+/// The places of a project's hooks: at the root of its repository, and where the session works.
 fn places(cwd: &Path) -> Vec<PathBuf> {
     let root = GitContext::of(cwd).root.map(PathBuf::from);
     let mut places: Vec<PathBuf> = root.into_iter().collect();
@@ -180,7 +180,7 @@ fn places(cwd: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Everything that can start programs and that folders bring to a session in this one: the folder, the file, what it starts.
+/// Everything in folders that can start programs for a session here: the folder, the file, and what it starts.
 fn brought_to(cwd: &Path) -> Vec<(PathBuf, Fingerprint, Vec<String>)> {
     let mut found: Vec<(PathBuf, Fingerprint, Vec<String>)> = Vec::new();
     let mut add = |origin: &Origin, starts: Vec<String>| {
@@ -188,7 +188,7 @@ fn brought_to(cwd: &Path) -> Vec<(PathBuf, Fingerprint, Vec<String>)> {
             return;
         };
         for (number, fingerprint) in fingerprints.iter().enumerate() {
-            // The first describes what is started; the others only come along.
+            // The first file describes what is started; the others come along.
             let starts = if number == 0 { starts.clone() } else { Vec::new() };
             match found.iter_mut().find(|(_, known, _)| known.path == fingerprint.path) {
                 Some((_, _, known)) => known.extend(starts),
@@ -217,7 +217,7 @@ fn brought_to(cwd: &Path) -> Vec<(PathBuf, Fingerprint, Vec<String>)> {
     found
 }
 
-/// What a server is, as its file has it.
+/// A server as its file describes it.
 fn server_line(name: &str, server: &Value) -> String {
     let text = |key: &str| server[key].as_str();
     let started = match (text("command"), text("url")) {

@@ -10,16 +10,16 @@ use lodge_log::Home;
 
 use crate::{AgentError, Change, GitContext, HostError, Session, blocking::run_blocking};
 
-/// A work tree that was made for a session.
+/// A worktree created for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worktree {
     /// Where it is.
     pub path: PathBuf,
-    /// The root of the work tree it was made from.
+    /// The root of the original worktree.
     pub repository: PathBuf,
     /// Its own branch.
     pub branch: String,
-    /// The branch that it began at.
+    /// The branch from which it was created.
     pub base: String,
 }
 
@@ -34,16 +34,16 @@ impl From<&LodgeWorktree> for Worktree {
     }
 }
 
-/// Why there is no work tree.
+/// Why a worktree cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
-    /// It is only for repositories.
+    /// The directory is not in a repository.
     #[error("{0} is not in a git repository")]
     NoRepository(String),
-    /// It must begin somewhere.
+    /// The branch does not exist.
     #[error("there is no branch {0:?}")]
     NoBranch(String),
-    /// Git has its reasons.
+    /// Git refused.
     #[error("git: {0}")]
     Git(String),
     /// Git could not be run.
@@ -52,7 +52,7 @@ pub enum WorktreeError {
 }
 
 fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
-    // Nobody said to trust the repository: what its configuration names is not started by making a work tree of it.
+    // The repository need not be trusted: creating a worktree starts nothing that its configuration names.
     let mut command = lodge_tools::git_env::command(directory).map_err(WorktreeError::Git)?;
     let output = command.args(args).output()?;
     if !output.status.success() {
@@ -62,8 +62,8 @@ fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// The branches of a repository: the one that is checked out, the one that others begin at, then its own and those known of
-/// elsewhere, the newest first. None where there is none.
+/// The branches of a repository: the current one, the default one, then local and remote ones, newest first. Empty
+/// without a repository.
 pub async fn branches(directory: PathBuf) -> Vec<String> {
     run_blocking(move || branches_of(&directory)).await.unwrap_or_default()
 }
@@ -85,7 +85,7 @@ fn branches_of(directory: &Path) -> Vec<String> {
     let head = |of: &str| git(directory, &["symbolic-ref", "--quiet", "--short", of]).ok();
     let default = head("refs/remotes/origin/HEAD");
     let default = default.and_then(|name| name.strip_prefix("origin/").map(str::to_owned));
-    // What comes last here comes first in the end.
+    // The last one here becomes the first.
     for first in [default, head("HEAD")].into_iter().flatten() {
         if let Some(at) = all.iter().position(|name| *name == first) {
             all[..=at].rotate_right(1);
@@ -94,7 +94,7 @@ fn branches_of(directory: &Path) -> Vec<String> {
     all
 }
 
-/// The commit that a branch is at.
+/// The commit of a branch.
 fn commit(directory: &Path, branch: &str) -> Result<String, WorktreeError> {
     let places = match branch {
         "HEAD" => vec!["HEAD".to_owned()],
@@ -110,7 +110,7 @@ fn commit(directory: &Path, branch: &str) -> Result<String, WorktreeError> {
     found.ok_or_else(|| WorktreeError::NoBranch(branch.to_owned()))
 }
 
-/// Whether a work tree could begin at this branch.
+/// Whether a worktree can be created from this branch.
 pub async fn can_begin(directory: PathBuf, base: String) -> Result<(), WorktreeError> {
     let look = move || {
         if GitContext::of(&directory).root.is_none() {
@@ -121,26 +121,26 @@ pub async fn can_begin(directory: PathBuf, base: String) -> Result<(), WorktreeE
     run_blocking(look).await?
 }
 
-/// What git knows of a directory.
+/// Git's description of a directory.
 pub async fn git_context(directory: PathBuf) -> GitContext {
     run_blocking(move || GitContext::of(&directory))
         .await
         .unwrap_or_default()
 }
 
-/// Whether the work tree with this root was made beneath `place` for a session.
+/// Whether the worktree with this root was created beneath `place` for a session.
 fn is_of_session(root: &Path, place: &Path, id: &str) -> bool {
     let place = std::fs::canonicalize(place);
     root.ends_with(id) && place.is_ok_and(|place| root.starts_with(place))
 }
 
 impl Worktree {
-    /// Makes a work tree for a session, beneath `place`, that begins where `base` is now. Blocks.
+    /// Creates a worktree for a session beneath `place`, from the current commit of `base`. Blocks.
     pub fn create(place: &Path, directory: &Path, base: &str, id: &str) -> Result<Self, WorktreeError> {
         let root = GitContext::of(directory).root;
         let root = PathBuf::from(root.ok_or_else(|| WorktreeError::NoRepository(directory.display().to_string()))?);
         if is_of_session(&root, place, id) {
-            // A host that was killed after it had moved the session and before it could say so.
+            // The host was killed after it had moved the session, before that was recorded.
             return Self::made_before(root, base);
         }
         let commit = commit(&root, base)?;
@@ -156,7 +156,7 @@ impl Worktree {
         let branch = (1..100).map(named).find(free).unwrap_or_else(|| format!("lodge/{id}"));
         let target = path.to_string_lossy().into_owned();
         if path.exists() {
-            // A host that was killed before it could say that the work tree is made: nobody has worked in it.
+            // The host was killed before the worktree was recorded: nobody has worked in it.
             let _ = git(&root, &["worktree", "remove", &target]);
         }
         git(&root, &["worktree", "add", "--quiet", "-b", &branch, &target, &commit])?;
@@ -168,7 +168,7 @@ impl Worktree {
         })
     }
 
-    /// The one at this place.
+    /// The existing worktree at this path.
     fn made_before(path: PathBuf, base: &str) -> Result<Self, WorktreeError> {
         let common = git(&path, &["rev-parse", "--path-format=absolute", "--git-common-dir"])?;
         let repository = Path::new(&common).parent().unwrap_or(Path::new(&common));
@@ -180,7 +180,7 @@ impl Worktree {
         })
     }
 
-    /// The directory in it that stands for one in the repository.
+    /// The directory in it that corresponds to one in the repository.
     pub fn directory(&self, of: &Path) -> PathBuf {
         if of.starts_with(&self.path) {
             return of.to_owned();
@@ -190,7 +190,7 @@ impl Worktree {
         if inside.is_dir() { inside } else { self.path.clone() }
     }
 
-    /// Makes one for a session, in the home.
+    /// Creates one for a session, in the home.
     async fn make(home: &Home, directory: &Path, base: &str, session: &str) -> Result<Self, HostError> {
         let (place, directory) = (home.path().join("worktrees"), directory.to_owned());
         let (base, session) = (base.to_owned(), session.to_owned());
@@ -199,7 +199,7 @@ impl Worktree {
         made.map_err(|error| HostError::Invalid(format!("cannot create the worktree: {error}")))
     }
 
-    /// The event that says it.
+    /// The event that records it.
     fn event(&self) -> LodgeWorktree {
         LodgeWorktree {
             path: self.path.to_string_lossy().into_owned(),
@@ -209,7 +209,7 @@ impl Worktree {
         }
     }
 
-    /// Removes it, beside everything else, unless there is work in it.
+    /// Removes it in the background, unless it has uncommitted work.
     pub(crate) fn remove_later(self) {
         tokio::task::spawn_blocking(move || {
             if let Err(error) = self.remove() {
@@ -218,8 +218,8 @@ impl Worktree {
         });
     }
 
-    /// Removes it, unless there is work in it that is not committed. A branch with commits that are nowhere else stays.
-    /// Git is the judge of both: nothing is forced. Blocks.
+    /// Removes it, unless it has uncommitted work. A branch with commits that exist nowhere else stays. Git decides
+    /// both: nothing is forced. Blocks.
     pub fn remove(&self) -> Result<(), WorktreeError> {
         let path = self.path.to_string_lossy();
         git(&self.repository, &["worktree", "remove", &path])?;
@@ -231,7 +231,7 @@ impl Worktree {
 }
 
 impl Session {
-    /// Makes the work tree that the session is to work in, if that is still to be done, and moves the session there.
+    /// Creates the session's worktree, if that is still to be done, and moves the session there.
     pub async fn make_worktree(&self) -> Result<Option<PathBuf>, HostError> {
         let Some(base) = self.state().worktree_wanted else {
             return Ok(None);
@@ -283,20 +283,20 @@ mod tests {
         );
         assert_eq!(one.directory(&root.join("sub")), one.path.join("sub"));
         assert_eq!(std::fs::read_to_string(one.path.join("sub/file")).unwrap(), "one");
-        // Killed before it was said that the session works there: it is the same one.
+        // Killed before the move was recorded: it is the same worktree.
         let again = Worktree::create(&place, &one.path.join("sub"), "feature/x", "0123456789").unwrap();
         assert_eq!(again, one);
         assert_eq!(again.directory(&one.path.join("sub")), one.path.join("sub"));
         let two = Worktree::create(&place, &root, "HEAD", "01234567-other").unwrap();
         assert_eq!(two.branch, "lodge/01234567-2");
-        // Neither what is changed nor what is new is removed.
+        // Neither changed nor new files are removed.
         std::fs::write(one.path.join("sub/file"), "two").unwrap();
         assert!(one.remove().is_err());
         git(&one.path, &["checkout", "--quiet", "."]).unwrap();
         std::fs::write(one.path.join("new"), "new").unwrap();
         assert!(one.remove().is_err());
         assert!(one.path.join("new").exists());
-        // What is committed stays on its branch.
+        // Committed work stays on its branch.
         git(&one.path, &["add", "."]).unwrap();
         git(&one.path, &["commit", "--quiet", "-m", "two"]).unwrap();
         one.remove().unwrap();

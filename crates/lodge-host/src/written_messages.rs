@@ -16,14 +16,14 @@ use crate::{MessageTemplate, NamedModel, Session, migrate::OldMessage};
 /// A message as it was written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Written {
-    /// The message. What the log reads back has no text: that is what the message says.
+    /// The message. When it is read from the log, it has no text: the message itself has it.
     pub message: MessageTemplate,
     /// Whether an automation sent it, not a person.
     pub by_automation: bool,
 }
 
 impl Session {
-    /// Has the log say how a message was written. It is told before the message is accepted.
+    /// Records how a message was written, before the message is accepted.
     pub fn keep_written(&self, message_id: &str, written: Written) -> Result<(), AgentError> {
         let by_automation = written.by_automation.then_some(true);
         let written = written.message;
@@ -40,13 +40,13 @@ impl Session {
         Ok(())
     }
 
-    /// How messages were written that an earlier build kept beside the log, by their ids. Reads a file.
+    /// How messages were written, from the file of an earlier build, by their ids. Reads a file.
     pub fn written_earlier(&self) -> HashMap<String, Written> {
         let file = self.home_path().map(|home| earlier(&home, self.id()));
         let text = file
             .and_then(|file| std::fs::read_to_string(file).ok())
             .unwrap_or_default();
-        // A line cut short by a crash says nothing.
+        // A line cut short by a crash is ignored.
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
         let written = |line: Line| Written {
             by_automation: line.message.is_of_automation(),
@@ -82,12 +82,12 @@ struct Line {
     message: OldMessage,
 }
 
-/// The file in which an earlier build kept how the messages of a session were written.
+/// The file of an earlier build with the original messages of a session.
 pub(crate) fn earlier(home: &Path, session: &str) -> PathBuf {
     home.join("ahp/said").join(format!("{session}.jsonl"))
 }
 
-/// Whether a person said it: hooks, autopilot and the like speak to the model, not to people.
+/// Whether a person sent it: hooks, autopilot and others write to the model, not to people.
 pub fn is_from_person(message: &UserMessage) -> bool {
     let source = message.source.as_deref();
     source.is_none_or(|source| source == "user" || source == COMMAND_SOURCE)

@@ -33,83 +33,83 @@ use crate::{
 
 /// The setting that turns all automations off.
 const ENABLED: &str = "automationsEnabled";
-/// A host has at most so many automations, with definitions of so many bytes together.
+/// Limits of a host: number of automations, and bytes of their definitions together.
 const MOST: usize = 200;
 const BYTES: usize = 4 << 20;
-/// An id and a key of somebody who asks for a run have at most so many bytes.
+/// Limit for an id or a request id, in bytes.
 const NAME_BYTES: usize = 1 << 10;
-/// After so long it is tried again to keep what could not be kept.
+/// Pause before a failed write is tried again.
 const RETRY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Why something was not done to an automation.
+/// Why an operation on an automation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AutomationError {
-    /// It makes no sense, and the text says why.
+    /// It is invalid, for the reason in the text.
     #[error("{0}")]
     Invalid(String),
-    /// There is none of this id.
+    /// It does not exist.
     #[error("there is no automation {0:?}")]
     NotFound(String),
-    /// There is another one of this id.
+    /// Another one has this id.
     #[error("another automation {0:?} already exists")]
     Exists(String),
-    /// One of its runs goes on.
+    /// It has an active run.
     #[error("the automation {0:?} has an active run")]
     Active(String),
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no run {0}")]
     NoRun(String),
     /// The run has ended.
     #[error("the run {0} is over")]
     Over(String),
-    /// So many runs go on already.
+    /// The limit of active runs is reached.
     #[error("{0} runs of this automation are already in progress")]
     TooMany(usize),
-    /// Somebody turned all automations off.
+    /// Automations are turned off.
     #[error("Automations are disabled.")]
     Disabled,
-    /// It cannot be kept.
+    /// It cannot be saved.
     #[error("cannot save it: {0}")]
     Kept(#[from] RegisterError),
 }
 
-/// What happened to automations.
+/// A change of automations.
 pub enum AutomationChange<'a> {
-    /// One is new, or otherwise than before.
+    /// One is new or changed.
     Set {
-        /// As it was.
+        /// The old state.
         before: Option<&'a Automation>,
-        /// As it is.
+        /// The new state.
         now: &'a Automation,
     },
-    /// One is gone.
+    /// One was removed.
     Removed(&'a Automation),
     /// Automations were turned on or off as a whole.
     Allowed(&'a [Automation]),
 }
 
-/// A run that can begin.
+/// A run that is ready to start.
 pub struct PreparedRun {
-    /// The session that is about to be.
+    /// The session that will be created.
     pub session: RunSession,
-    /// Makes the session and gives it the message. The id of that, or why there is no session after all.
+    /// Creates the session and sends it the message. Returns the message's id, or why there is no session.
     pub start: BoxFuture<'static, Result<String, String>>,
 }
 
-/// The face that automations are made by: it knows how to make their sessions and who is to be told.
+/// The face that serves automations: it creates their sessions and notifies its clients.
 pub trait AutomationFace: Send + Sync {
-    /// Gets a run ready. `Err` says why it cannot begin.
+    /// Prepares a run. `Err` says why it cannot start.
     fn prepare(self: Arc<Self>, automation: Automation, run: String)
     -> BoxFuture<'static, Result<PreparedRun, String>>;
 
-    /// Stops what goes on in the session of a run, as far as the run began it.
+    /// Stops the run's work in its session.
     fn stop(&self, session: &RunSession);
 
-    /// Waits until clients that look at the session of a run see that its turn has ended. They hear of the run's end after
-    /// that.
+    /// Waits until clients that have the session of a run open see the end of its turn. After that, they are notified
+    /// of the run's end.
     fn caught_up(self: Arc<Self>, session: String) -> BoxFuture<'static, ()>;
 
-    /// Something happened, and is kept. `allowed` says whether automations may run.
+    /// A change was saved. `allowed` says whether automations may run.
     fn changed(&self, change: AutomationChange<'_>, allowed: bool);
 }
 
@@ -120,15 +120,15 @@ pub struct Automations {
     registers: Arc<dyn Registers>,
     settings: Arc<Settings>,
     clock: Clock,
-    /// In the order in which they were made; read when somebody first looks.
+    /// In the order of their creation; read on first use.
     known: OnceLock<Mutex<Vec<Automation>>>,
-    /// Held by whoever changes something, from the decision to the telling.
+    /// Held for every change, from the decision to the notification.
     order: tokio::sync::Mutex<()>,
-    /// Whether clients were told that automations may run.
+    /// The last value of which clients were notified.
     allowed: Mutex<Option<bool>>,
-    /// Whoever keeps the time has something new to look at.
+    /// Wakes the task that keeps the time.
     changed: Notify,
-    /// Sessions that were removed.
+    /// Deleted sessions.
     gone: Mutex<Vec<String>>,
     face: Mutex<Option<Weak<dyn AutomationFace>>>,
     stop: CancellationToken,
@@ -163,18 +163,18 @@ impl Automations {
         self.settings.get(ENABLED).and_then(|value| value.as_bool()) != Some(false)
     }
 
-    /// Looks at all of them while nothing changes.
+    /// Reads all of them; nothing changes meanwhile.
     pub async fn look<T>(&self, look: impl FnOnce(&[Automation]) -> T) -> T {
         let _order = self.order.lock().await;
         look(&self.list())
     }
 
-    /// All of them, as they are now.
+    /// All of them, in their current state.
     pub fn list(&self) -> Vec<Automation> {
         self.known().clone()
     }
 
-    /// Lets a face make the sessions of runs and tell its clients, and keeps the time from now on.
+    /// Lets a face create the sessions of runs and notify its clients. From now on, schedules run.
     pub fn serve(self: &Arc<Self>, face: Weak<dyn AutomationFace>) {
         drop(self.known());
         *self.allowed.lock() = Some(self.are_allowed());
@@ -182,7 +182,7 @@ impl Automations {
         tokio::spawn(self.clone().keep_time());
     }
 
-    /// Makes one. The same definition under the same id is no second automation, and everybody hears of the first.
+    /// Creates one. The same definition under the same id is no error: everybody is notified of the existing one.
     pub async fn create(&self, id: String, definition: Definition) -> Result<(), AutomationError> {
         if id.is_empty() || id.len() > NAME_BYTES {
             return Err(AutomationError::Invalid(format!("an id has 1 to {NAME_BYTES} bytes")));
@@ -219,7 +219,7 @@ impl Automations {
         self.put(changed).await
     }
 
-    /// Removes one and what is known of its runs; their sessions stay. False: there was none.
+    /// Removes one and its history; the sessions of its runs stay. False if there was none.
     pub async fn remove(&self, id: &str) -> Result<bool, AutomationError> {
         let _order = self.order.lock().await;
         let Some(known) = self.get(id) else { return Ok(false) };
@@ -234,7 +234,7 @@ impl Automations {
         Ok(true)
     }
 
-    /// A session was removed: the run that it was made for does without it.
+    /// A session was deleted: its run continues without it.
     pub fn session_removed(&self, session: &str) {
         if self.known.get().is_some() {
             self.gone.lock().push(session.to_owned());
@@ -242,7 +242,7 @@ impl Automations {
         }
     }
 
-    /// A setting changed that they may depend on.
+    /// A setting changed that may affect them.
     pub(crate) fn settings_changed(&self) {
         self.changed.notify_one();
     }
@@ -251,7 +251,7 @@ impl Automations {
         self.known.get_or_init(|| Mutex::new(self.read())).lock()
     }
 
-    /// Reads what is kept. Runs that were going on when the host ended have failed.
+    /// Reads the stored automations. Runs that were active when the host stopped have failed.
     fn read(&self) -> Vec<Automation> {
         let host = self.host.upgrade();
         let is_kept = |session: &str| {
@@ -278,7 +278,7 @@ impl Automations {
         self.known().iter().find(|known| known.run(run).is_some()).cloned()
     }
 
-    /// Whether there is room for one, in place of the one that has its id.
+    /// Checks the limits for one, which may replace the one with the same id.
     fn check_room(&self, new: &Automation) -> Result<(), AutomationError> {
         let size = |one: &Automation| serde_json::to_vec(&one.definition).map_or(0, |json| json.len());
         let known = self.known();
@@ -300,20 +300,20 @@ impl Automations {
         Ok(synced.map_err(std::io::Error::other)??)
     }
 
-    /// Keeps one, on the disk. Nobody knows of it yet.
+    /// Saves one to the disk. Nobody is notified yet.
     async fn keep(&self, automation: &Automation) -> Result<(), RegisterError> {
         self.register.set(&automation.id, automation)?;
         self.sync().await
     }
 
-    /// Keeps one and tells.
+    /// Saves one and notifies clients.
     async fn put(&self, automation: Automation) -> Result<(), AutomationError> {
         self.keep(&automation).await?;
         self.show(automation);
         Ok(())
     }
 
-    /// The same where it is so, whether or not it can be kept.
+    /// The same for a change that has already happened, whether or not it can be saved.
     async fn put_at_any_rate(&self, automation: Automation) {
         if let Err(error) = self.keep(&automation).await {
             tracing::error!(%error, automation = automation.id, "cannot save the result of a run");
@@ -349,7 +349,7 @@ impl Automations {
         self.face.lock().as_ref()?.upgrade()
     }
 
-    /// Waits for the next moment at which a schedule is due, and for nothing where there is none.
+    /// Waits for the next due time; without one, for a change.
     async fn keep_time(self: Arc<Self>) {
         self.start_pending();
         loop {
@@ -368,7 +368,7 @@ impl Automations {
         }
     }
 
-    /// Starts what was asked for, or due, and has not begun: a host before this one did not come to it.
+    /// Starts runs that an earlier host recorded but did not start.
     fn start_pending(self: &Arc<Self>) {
         if !self.are_allowed() {
             return;
@@ -383,7 +383,7 @@ impl Automations {
         }
     }
 
-    /// Does what the time has come for. When there is something to do next.
+    /// Runs everything that is due. Returns the next due time.
     async fn do_what_is_due(self: &Arc<Self>) -> Option<Timestamp> {
         let _order = self.order.lock().await;
         self.forget_sessions().await;
@@ -398,7 +398,7 @@ impl Automations {
             let begun = automation.tick(now);
             let id = automation.id.clone();
             if let Err(error) = self.put(automation).await {
-                // Nothing runs that is not written down.
+                // Nothing runs that is not recorded.
                 tracing::error!(%error, automation = id, "a schedule is due, but its run cannot be saved");
                 return now.checked_add(RETRY).ok();
             }
@@ -410,7 +410,7 @@ impl Automations {
         self.known().iter().filter_map(Automation::wake).min()
     }
 
-    /// Tells clients whether automations may run, where that is otherwise than they know.
+    /// Notifies clients if automations were turned on or off.
     fn tell_whether_allowed(self: &Arc<Self>) {
         let allowed = self.are_allowed();
         if self.allowed.lock().replace(allowed) != Some(allowed) {
@@ -420,7 +420,7 @@ impl Automations {
         }
     }
 
-    /// Takes sessions that were removed out of their runs.
+    /// Removes deleted sessions from their runs.
     async fn forget_sessions(&self) {
         let gone = std::mem::take(&mut *self.gone.lock());
         for session in gone {

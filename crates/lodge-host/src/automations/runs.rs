@@ -5,19 +5,19 @@ use std::{sync::Arc, time::Duration};
 use super::{AutomationError, Automations, NAME_BYTES, RunOutcome, watch::TurnWatch};
 use crate::{Host, HostError, LogError, Notice, Session};
 
-/// Bytes of events of a run that may wait to be looked at. Beyond that its log is read anew.
+/// Limit for queued events of a run, in bytes. Beyond it, the log is read again.
 const QUEUE: usize = 16 << 20;
-/// So long a face has to show the end of a turn before that of its run.
+/// How long a face may take to show the end of a turn before the end of its run.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
-/// Where a run takes place.
+/// A run and its session.
 struct Begun {
     session: String,
     message: String,
 }
 
 impl Automations {
-    /// Starts a run for somebody, once for each of their keys. Its id.
+    /// Starts a run on request, once for each request id. Returns the run's id.
     pub async fn run(self: &Arc<Self>, id: &str, key: String) -> Result<String, AutomationError> {
         if key.trim().is_empty() || key.len() > NAME_BYTES {
             let reason = format!("a requestId has 1 to {NAME_BYTES} bytes");
@@ -39,7 +39,7 @@ impl Automations {
         Ok(run)
     }
 
-    /// Cancels a run. One that has a session ends with its turn.
+    /// Cancels a run. If it has a session, it ends with its turn.
     pub async fn cancel(&self, run: &str) -> Result<(), AutomationError> {
         let _order = self.order.lock().await;
         let missing = || AutomationError::NoRun(run.to_owned());
@@ -54,7 +54,7 @@ impl Automations {
         self.put(automation).await
     }
 
-    /// Sees to a run that is kept and has not begun.
+    /// Starts a recorded run, and follows it to its end.
     pub(super) fn start_run(self: &Arc<Self>, run: String) {
         let automations = self.clone();
         tokio::spawn(async move {
@@ -63,12 +63,12 @@ impl Automations {
                 Ok(Some(begun)) => match automations.follow(&begun).await {
                     Some(outcome) => {
                         if let Some(face) = automations.face() {
-                            // A face that is stuck keeps nobody from the end of a run.
+                            // A face that hangs must not delay the end of a run.
                             let _ = tokio::time::timeout(CATCH_UP, face.caught_up(begun.session)).await;
                         }
                         outcome
                     }
-                    // The host ends; the next one says so.
+                    // The host stops; the next one records the end.
                     None => return,
                 },
                 Err(reason) => RunOutcome::failed(reason),
@@ -77,7 +77,7 @@ impl Automations {
         });
     }
 
-    /// Makes the session of a run and gives it the message. `None`: it was cancelled before, or the host ends.
+    /// Creates the session of a run and sends it the message. `None` if it was cancelled before, or the host stops.
     async fn begin(&self, run: &str) -> Result<Option<Begun>, String> {
         let (Some(automation), Some(face)) = (self.of_run(run), self.face()) else {
             return Ok(None);
@@ -91,22 +91,22 @@ impl Automations {
         if !automation.begin(run, prepared.session, self.clock.now()) {
             return Ok(None);
         }
-        // Nothing runs that is not written down.
+        // Nothing runs that is not recorded.
         let kept = self.keep(&automation).await;
         kept.map_err(|error| format!("cannot save the run: {error}"))?;
         let message = prepared.start.await?;
-        // Whoever hears of the session finds it.
+        // Clients that are notified of the session must find it.
         self.show(automation);
         Ok(Some(Begun { session, message }))
     }
 
-    /// Waits for the end of a run's turn. `None`: the host ends before.
+    /// Waits for the end of a run's turn. `None` if the host stops first.
     async fn follow(&self, begun: &Begun) -> Option<RunOutcome> {
         loop {
             let host = Host(self.host.upgrade()?, None);
             let session = match host.open_session(&begun.session).await {
                 Ok(session) => session,
-                // Somebody removed the session, and whatever it did with it.
+                // The session was deleted.
                 Err(HostError::NotFound(_)) => return Some(RunOutcome::Cancelled),
                 Err(error) => return Some(RunOutcome::failed(error.to_string())),
             };
@@ -134,10 +134,10 @@ impl Automations {
     }
 }
 
-/// How the turn of a message ended. `None`: the session left memory, or said more than could be followed.
+/// How the turn of a message ended. `None` if the session left memory, or its events overran the queue.
 async fn follow_session(session: Session, message: &str) -> Result<Option<RunOutcome>, LogError> {
     let (history, mut events) = session.history_and_subscribe(QUEUE)?;
-    // Looked at after the subscription: a turn that ends later says so.
+    // Read after the subscription: a turn that ends later sends an event.
     let is_busy = session.is_busy();
     let mut watch = TurnWatch::new(message);
     let read = tokio::task::spawn_blocking(move || {

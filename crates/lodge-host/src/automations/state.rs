@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use super::{AutomationError, Definition, Misfire, Schedule};
 
-/// So many runs that are over are kept.
+/// Number of ended runs that are kept.
 pub const RUN_HISTORY: usize = 50;
-/// So many keys of runs that somebody asked for are remembered.
+/// Number of request ids that are remembered.
 const REQUESTS: usize = 1000;
-/// So many runs that people asked for go on at a time.
+/// Limit of active runs that people started.
 const ACTIVE: usize = 16;
-/// What is due was missed when it could not begin within its minute.
+/// A run is missed if it could not start within its minute.
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 
-/// One automation, as it is kept.
+/// One automation, as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Automation {
-    /// The name that its maker chose for it.
+    /// The id that its creator chose.
     pub id: String,
     /// What it does, and when.
     pub definition: Definition,
     /// When it was made.
     pub created: Timestamp,
-    /// When its definition changed last.
+    /// When its definition last changed.
     pub modified: Timestamp,
-    /// How many scheduled runs count towards the rule that ends them.
+    /// How many scheduled runs count for its stop rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_count: Option<i64>,
-    /// When each of its schedules is due next, by their ids. Past, while it waits for something.
+    /// The next due time of each schedule, by id. It is in the past while the run waits.
     #[serde(default)]
     pub(super) due: BTreeMap<String, Timestamp>,
     /// Newest first.
     #[serde(default)]
     pub runs: Vec<Run>,
-    /// Which run somebody's key stands for, oldest first.
+    /// Request ids and their runs, oldest first.
     #[serde(default)]
     pub(super) requests: Vec<Asked>,
 }
@@ -59,13 +59,13 @@ pub struct Run {
     pub cause: RunCause,
     /// When it was made.
     pub created: Timestamp,
-    /// When its session was given the message.
+    /// When its session got the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// How and when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<RunEnd>,
-    /// The session that it takes place in, until somebody removes that.
+    /// Its session, until that is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<RunSession>,
 }
@@ -75,15 +75,15 @@ pub struct Run {
 pub struct RunSession {
     /// The host's id of it.
     pub id: String,
-    /// What the clients that made the automation call it.
+    /// The session's address for the clients that created the automation.
     pub address: String,
 }
 
-/// Why there is a run.
+/// The cause of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunCause {
-    /// Somebody asked for it.
+    /// A request.
     Asked,
     /// A schedule was due.
     Schedule {
@@ -110,11 +110,11 @@ pub struct RunEnd {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunOutcome {
-    /// The agent did what it was told to do, or said why not.
+    /// The agent finished the turn.
     Completed(RunUsage),
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
-    /// It could not begin, or broke off.
+    /// It could not start, or failed.
     Failed {
         /// The kind of failure.
         kind: String,
@@ -139,7 +139,7 @@ impl RunOutcome {
     }
 }
 
-/// What the model calls of a run used.
+/// Usage of a run's model calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunUsage {
@@ -160,7 +160,7 @@ impl Run {
         self.ended.is_some()
     }
 
-    /// Whether it has not begun.
+    /// Whether it has not started yet.
     pub fn is_pending(&self) -> bool {
         self.ended.is_none() && self.started.is_none()
     }
@@ -182,7 +182,7 @@ impl Automation {
         automation
     }
 
-    /// One that another build kept.
+    /// Restores one from another build's record.
     pub(crate) fn restored(
         id: String,
         definition: Definition,
@@ -204,7 +204,8 @@ impl Automation {
         }
     }
 
-    /// With another definition, which was checked: how long it takes to arrange one depends on its schedules.
+    /// The automation with another definition, which was already checked: how long rearranging takes depends on its
+    /// schedules.
     pub(super) fn redefined(&self, definition: Definition, now: Timestamp) -> Self {
         let mut automation = self.clone();
         automation.definition = definition;
@@ -213,7 +214,7 @@ impl Automation {
         automation
     }
 
-    /// Counts and schedules begin anew where the definition says something else than before.
+    /// Restarts counts and schedules whose definition changed.
     fn arrange(&mut self, before: Option<&Definition>, now: Timestamp) {
         let definition = &self.definition;
         let was_on = before.is_some_and(|before| before.enabled);
@@ -238,7 +239,7 @@ impl Automation {
         self.disable_if_met(now);
     }
 
-    /// Schedules end where a rule for that is met.
+    /// Turns schedules off when a stop rule is met.
     fn disable_if_met(&mut self, now: Timestamp) {
         let is_late = self.definition.last_moment().is_some_and(|last| last <= now);
         let is_used = self.definition.most_runs();
@@ -250,8 +251,8 @@ impl Automation {
         }
     }
 
-    /// Does what the time has come for. The run that begins, if one does. What is due while another run goes on waits for
-    /// its end, and what several schedules want at once is one run.
+    /// Handles everything that is due. Returns the run to start, if there is one. Schedules that are due during another
+    /// run wait for its end, and several due schedules become one run.
     pub(super) fn tick(&mut self, now: Timestamp) -> Option<String> {
         self.disable_if_met(now);
         if self.is_active() {
@@ -272,7 +273,7 @@ impl Automation {
                 };
                 begun = Some(self.add(cause, now));
             }
-            // After both: a clock that was set back brings nothing a second time.
+            // After both times, so that setting the clock back repeats nothing.
             match schedule.next(now.max(due)) {
                 Some(next) => self.due.insert(schedule.id, next),
                 None => self.due.remove(&schedule.id),
@@ -285,27 +286,27 @@ impl Automation {
         begun
     }
 
-    /// When there is something to do next.
+    /// The next time at which there is something to do.
     pub(super) fn wake(&self) -> Option<Timestamp> {
         let due = self.due.values().min().filter(|_| !self.is_active());
         let times = [due.copied(), self.definition.last_moment()].into_iter().flatten();
         times.filter(|_| self.definition.enabled).min()
     }
 
-    /// When it runs next by itself.
+    /// The next scheduled run.
     pub fn next_run(&self) -> Option<Timestamp> {
         let last = self.definition.last_moment();
         let next = self.due.values().min().copied();
         next.filter(|next| last.is_none_or(|last| *next < last))
     }
 
-    /// The run that somebody's key stands for.
+    /// The run of a request id.
     pub(super) fn asked(&self, request: &str) -> Option<String> {
         let found = self.requests.iter().find(|asked| asked.id == request);
         found.map(|asked| asked.run.clone())
     }
 
-    /// A run that somebody asked for.
+    /// Adds a requested run.
     pub(super) fn ask(&mut self, request: String, now: Timestamp) -> Result<String, AutomationError> {
         if self.runs.iter().filter(|run| !run.is_over()).count() >= ACTIVE {
             return Err(AutomationError::TooMany(ACTIVE));
@@ -344,7 +345,7 @@ impl Automation {
         self.runs.iter_mut().find(|known| known.id == run)
     }
 
-    /// A run that waits begins, in a session. False: it does not wait.
+    /// Starts a waiting run, in a session. False if it is not waiting.
     pub(super) fn begin(&mut self, run: &str, session: RunSession, now: Timestamp) -> bool {
         let Some(run) = self.run_mut(run).filter(|run| run.is_pending()) else {
             return false;
@@ -354,7 +355,7 @@ impl Automation {
         true
     }
 
-    /// A run ends. False: it has ended already. Runs that are long over are forgotten.
+    /// Ends a run. False if it has already ended. Old runs are removed.
     pub(super) fn end(&mut self, run: &str, outcome: RunOutcome, now: Timestamp) -> bool {
         let Some(run) = self.run_mut(run).filter(|run| !run.is_over()) else {
             return false;
@@ -368,13 +369,14 @@ impl Automation {
         true
     }
 
-    /// Ends the runs of a host that is no more. Whether there were any. What had not begun yet can still begin.
+    /// Ends the runs of a host that is gone. Returns whether there were any. Runs that have not started yet can still
+    /// start.
     pub(super) fn interrupt(&mut self, now: Timestamp, is_kept: impl Fn(&str) -> bool) -> bool {
         let begun = self.runs.iter().filter(|run| !run.is_pending() && !run.is_over());
         let begun: Vec<String> = begun.map(|run| run.id.clone()).collect();
         for run in &begun {
             self.end(run, RunOutcome::interrupted(), now);
-            // The host may have ended before there was the session that was to be.
+            // The host may have stopped before the session was created.
             if let Some(run) = self.run_mut(run) {
                 run.session.take_if(|session| !is_kept(&session.id));
             }
@@ -382,7 +384,7 @@ impl Automation {
         !begun.is_empty()
     }
 
-    /// Whether a run goes on.
+    /// Whether a run is active.
     pub fn is_active(&self) -> bool {
         self.runs.iter().any(|run| !run.is_over())
     }

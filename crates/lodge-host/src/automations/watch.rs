@@ -4,12 +4,12 @@ use lodge_events::{COMMAND_SOURCE, Event, Payload};
 
 use super::{RunOutcome, RunUsage};
 
-/// Looks at events for the end of a message's turn.
+/// Watches events for the end of a message's turn.
 pub struct TurnWatch {
     message: String,
-    /// Whether the agent took the message up.
+    /// Whether the turn has begun.
     begun: bool,
-    /// Whether the agent's loop came to rest. It can go on, for what its sub-agents bring.
+    /// Whether the agent's loop became idle. Results of sub-agents can make it continue.
     rested: bool,
     aborted: bool,
     failed: Option<(String, String)>,
@@ -17,7 +17,7 @@ pub struct TurnWatch {
 }
 
 impl TurnWatch {
-    /// Watches for the end of the turn of the message with this id.
+    /// Watches the turn of the message with this id.
     pub fn new(message: &str) -> Self {
         Self {
             message: message.to_owned(),
@@ -29,14 +29,14 @@ impl TurnWatch {
         }
     }
 
-    /// Takes an event into account. How the turn ended, if it did with this one.
+    /// Handles an event. Returns how the turn ended, if it ended with this event.
     pub fn event(&mut self, event: &Event) -> Option<RunOutcome> {
         let own = event.agent_id().is_none();
         match event.payload() {
             Payload::UserMessage(said) if own && said.message_id.as_deref() == Some(&self.message) => {
                 (self.begun, self.aborted, self.rested) = (true, false, false);
             }
-            // What somebody said next has a turn of its own; what steers this one comes before it rests.
+            // The next message has its own turn; a steering message comes before the loop is idle.
             Payload::UserMessage(_) if own && self.begun && self.rested => return Some(self.outcome()),
             Payload::LodgeUsage(used) if self.begun => {
                 self.usage.model = Some(used.model.clone());
@@ -54,7 +54,7 @@ impl TurnWatch {
             // It may have been aborted before it was recorded.
             Payload::Abort(_) if own => self.aborted = true,
             Payload::AssistantIdle(_) if own => self.rested = true,
-            // The answer of a command is all there is to its turn.
+            // The answer of a command is its whole turn.
             Payload::SessionInfo(info) if own && self.begun && info.info_type == COMMAND_SOURCE => self.rested = true,
             Payload::SessionIdle(_) => return self.at_rest(),
             _ => {}
@@ -62,7 +62,7 @@ impl TurnWatch {
         None
     }
 
-    /// How the turn ended, for a session that is at rest now. `None`: it has not begun.
+    /// How the turn ended, for a session that is idle now. `None` if it has not begun.
     pub(super) fn at_rest(&self) -> Option<RunOutcome> {
         (self.begun || self.aborted).then(|| self.outcome())
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_as_the_events_of_its_turn_say() {
-        // What others said before does not count.
+        // Earlier messages do not count.
         check(
             vec![
                 said("other"),
@@ -177,7 +177,7 @@ mod tests {
             vec![said("mine"), start(), error(), rests(), idle()],
             &[None, None, None, None, Some("failed quota none left")],
         );
-        // What was tried again with success did not fail.
+        // A successful retry is no failure.
         check(
             vec![said("mine"), start(), error(), start(), rests(), idle()],
             &[None, None, None, None, None, Some("completed 0 0")],
@@ -187,7 +187,7 @@ mod tests {
             &[None, None, None, None, Some("cancelled")],
         );
         check(vec![abort(), idle()], &[None, Some("cancelled")]);
-        // What steers is part of the turn; what waited for its end is not.
+        // A steering message is part of the turn; a queued one is not.
         check(
             vec![said("mine"), start(), said("steers"), start(), rests(), said("next")],
             &[None, None, None, None, None, Some("completed 0 0")],

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Session;
 use crate::{Host, HostError};
 
-/// An attached client. Dropping it detaches; what it was asked stays open for others.
+/// An attached client. Dropping it detaches the client; questions put to it stay open for others.
 pub struct Attachment {
     session: Session,
     id: ClientId,
@@ -24,7 +24,7 @@ impl Attachment {
         &self.session
     }
 
-    /// Tells what the client can do now.
+    /// Changes the client's capabilities.
     pub fn update(&self, client: ClientSpec) {
         self.session.agent().update(self.id, client);
     }
@@ -37,7 +37,7 @@ impl Drop for Attachment {
 }
 
 impl Session {
-    /// Attaches a client for as long as the attachment is kept.
+    /// Attaches a client for as long as the attachment exists.
     pub async fn attach_client(&self, client: ClientSpec) -> Result<Attachment, AgentError> {
         let id = self.agent().attach(client).await?;
         Ok(Attachment {
@@ -51,13 +51,13 @@ impl Session {
         self.agent().clients()
     }
 
-    /// Uses something that a client brings, for as long as the session is in memory.
+    /// Uses something that a client supplies, for as long as the session is in memory.
     pub async fn supply(&self, supply: Supply) -> Result<(), AgentError> {
         self.agent().supply(supply).await
     }
 
-    /// Goes on with the same model of another caller's catalogue, in which keys may have changed. A session that had the
-    /// default of the catalogue before gets the default of the new one.
+    /// Continues with the same model of another caller's catalogue, in which keys may have changed. A session with the
+    /// old catalogue's default gets the new one's.
     pub async fn renew_model(&self, before: &Host, now: &Host) -> Result<(), HostError> {
         let current = self.agent().settings().model;
         let wanted = match current.info().id == before.models().default_model() {
@@ -71,13 +71,14 @@ impl Session {
         Ok(self.supply(Supply::model(model)).await?)
     }
 
-    /// Adds MCP servers, or gives them another configuration. They start when they are needed.
+    /// Adds or reconfigures MCP servers. They start when they are needed.
     pub fn add_mcp_servers(&self, servers: Vec<Configured>) {
         self.agent().add_mcp_servers(servers);
     }
 
-    /// Signs in to an MCP server. Answers with the address that the person has to open, or nothing when it works without;
-    /// the rest goes on beside, and the server starts when it is done. `anew` forgets what was signed in to before.
+    /// Signs in to an MCP server. Returns the address that the person has to open, or `None` if no sign-in is needed.
+    /// The sign-in continues in the background, and the server starts when it is done. `anew` forgets an earlier
+    /// sign-in.
     pub async fn mcp_login(
         &self,
         server: &str,
@@ -87,43 +88,43 @@ impl Session {
         self.agent().mcp_login(server, options, anew).await
     }
 
-    /// Forgets what was signed in to, and ends the server's connection. False when nobody had signed in.
+    /// Signs out, and closes the server's connection. False if nobody had signed in.
     pub fn mcp_logout(&self, server: &str) -> Result<bool, AgentError> {
         self.agent().mcp_logout(server)
     }
 
-    /// Asks the session's model on behalf of an MCP server, for an app that deals with what servers ask. Both are in MCP's
+    /// Sends an MCP server's prompt to the session's model, for an app that handles sampling. Both sides are in MCP's
     /// form; the error says why there is no answer.
     pub async fn sample(&self, request: &Value) -> Result<Value, String> {
         self.agent().sample(request).await
     }
 
-    /// Does what the first turn would do before it begins: looks for skills and agents, and starts MCP servers.
+    /// Does the preparation of the first turn: looks for skills and agents, and starts MCP servers.
     pub async fn prepare(&self) -> Result<(), AgentError> {
         self.agent().prepare().await
     }
 
-    /// Runs a command for a person, beside the agent and in its working directory unless another is named.
+    /// Runs a command for a person, in the agent's working directory unless another is named.
     pub fn run_for_user(&self, command: &str, cwd: Option<&Path>, out: OutputSink) -> Result<UserCommand, AgentError> {
         self.agent().run_for_user(command, cwd, out)
     }
 
-    /// Has the client that brought a slash command run it, and waits until it did.
+    /// Lets the client that provides a slash command run it, and waits for the end.
     pub async fn run_client_command(&self, name: &str, args: &str) -> Result<(), AgentError> {
         self.agent().run_client_command(name, args).await
     }
 
-    /// Asks whoever can show forms, and waits for the answer.
+    /// Asks a client that can show forms, and waits for the answer.
     pub async fn elicit(&self, question: ElicitationRequested) -> Result<ElicitationAnswer, AgentError> {
         self.agent().elicit(question).await
     }
 
-    /// Tells hooks that an app shows the person a question about permission.
+    /// Notifies hooks that an app shows the person a permission request.
     pub async fn permission_prompt_shown(&self, message: &str) -> Result<(), AgentError> {
         self.agent().permission_prompt_shown(message).await
     }
 
-    /// Asks the model something about the conversation that does not become part of it.
+    /// Asks the model a side question, which does not become part of the conversation.
     pub async fn ask_aside(&self, question: String) -> Result<String, AgentError> {
         self.agent().ask_aside(question).await
     }

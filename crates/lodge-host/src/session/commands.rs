@@ -11,63 +11,63 @@ use crate::{Host, HostError};
 
 /// Messages.
 impl Session {
-    /// Says something to the agent. Answers with the message's id at once; the work goes on beside.
+    /// Sends a message to the agent. Returns the message's id at once; the turn runs in the background.
     pub async fn send(&self, prompt: Prompt) -> Result<String, AgentError> {
         self.agent().send(prompt).await
     }
 
-    /// Accepts a message whose turn is to begin now: people see the turn as soon as the log says so. The client that prepares
-    /// it then begins it with [`Session::begin`]. Answers with the event that says so, unless the log said the same before.
+    /// Accepts a message whose turn begins now: people see the turn as soon as it is in the log. The client that
+    /// prepares the message then starts it with [`Session::begin`]. Returns the event that says so, unless the log
+    /// already had it.
     pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
         self.agent().accept(prompt)
     }
 
-    /// Puts a message at the end of the queue, or gives one that waits another content. Its turn begins in its order, once it
-    /// is prepared where it needs that. Answers like [`Session::accept`].
+    /// Adds a message to the end of the queue, or changes a queued one. Its turn begins when its place in the queue
+    /// comes and it is prepared, if it needs that. Returns the same as [`Session::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
         self.agent().enqueue(prompt)
     }
 
-    /// Begins the turn of a message that waits, as far as people see; whoever prepares messages prepares it and has it said
-    /// with [`Session::begin`]. False when it waits no more.
+    /// Begins the turn of a queued message, as people see it. The face that prepares messages prepares it, and starts
+    /// it with [`Session::begin`]. False if it is no longer queued.
     pub fn prepare_message(&self, message_id: &str) -> Result<bool, AgentError> {
         self.agent().prepare_message(message_id)
     }
 
-    /// A message that was accepted cannot be prepared: its turn fails, when it comes. One that was to steer a turn does not wait
-    /// any more, and a warning says why.
+    /// Reports that an accepted message cannot be prepared: its turn fails when it comes. If it was to steer a turn, it
+    /// is removed with a warning.
     pub async fn fail_message(&self, message_id: &str, reason: &str) -> Result<(), AgentError> {
         self.agent().fail_message(message_id, reason).await
     }
 
-    /// Starts the turn of a message that was accepted and is prepared. False when it was withdrawn meanwhile.
+    /// Starts the turn of a message that is accepted and prepared. False if it was withdrawn meanwhile.
     pub async fn begin(&self, prompt: Prompt) -> Result<bool, AgentError> {
         self.agent().begin(prompt).await
     }
 
-    /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says so, if the
-    /// message waited.
+    /// Removes an accepted message that is not part of the conversation yet. Returns the event that says so, if the
+    /// message was queued.
     pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
         self.agent().withdraw(message_id)
     }
 
-    /// Forgets a message that another one, which was accepted, has taken the place of. See [`lodge_agent::Agent::supersede`].
+    /// Removes a message that another accepted message replaces. See [`lodge_agent::Agent::supersede`].
     pub fn supersede(&self, message_id: &str) {
         self.agent().supersede(message_id);
     }
 
-    /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event
-    /// that says so.
+    /// Reorders queued messages; those that are not named follow. Returns the event that says so.
     pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
         self.agent().reorder(order)
     }
 
-    /// Changes the queue. Answers how many messages that changed.
+    /// Changes the queue. Returns how many messages changed.
     pub async fn change_queue(&self, change: QueueChange) -> Result<usize, AgentError> {
         self.agent().change_queue(change).await
     }
 
-    /// Records that a slash command was given as a message, and its answer, so that people see both. The model does not.
+    /// Records a slash command that was sent as a message, and its answer. People see both; the model does not.
     pub async fn commanded(&self, message_id: String, text: String, answer: String) -> Result<(), AgentError> {
         self.agent().commanded(message_id, text, answer).await
     }
@@ -75,45 +75,45 @@ impl Session {
 
 /// Turns.
 impl Session {
-    /// Stops the running turn. False when there was none.
+    /// Stops the running turn. False if there was none.
     pub async fn abort(&self, reason: AbortReason) -> Result<bool, AgentError> {
         self.agent().abort(reason).await
     }
 
-    /// Stops the turn of a message, or takes the message back if its turn has not begun. What else waits stays, unlike with
-    /// [`Session::abort`]. False when there was nothing to stop.
+    /// Stops the turn of a message, or withdraws the message if its turn has not begun. Unlike [`Session::abort`], it
+    /// leaves the queue. False if there was nothing to stop.
     pub async fn cancel(&self, message_id: &str) -> Result<bool, AgentError> {
         self.agent().cancel(message_id).await
     }
 
-    /// Stops the running turn, and leaves what works in the background alone. With `keep_queue` what waits comes next, or it
-    /// is forgotten. False when no turn ran.
+    /// Stops the running turn, but not the background work. Then the queue continues with `keep_queue`, or is cleared.
+    /// False if no turn ran.
     pub async fn interrupt(&self, keep_queue: bool) -> Result<bool, AgentError> {
         self.agent().interrupt(keep_queue).await
     }
 
-    /// Takes up what was open when the host went down. False when nothing was.
+    /// Resumes open calls and questions after the host stopped. False if there were none.
     pub async fn continue_pending(&self) -> Result<bool, AgentError> {
         self.agent().continue_pending().await
     }
 
-    /// Closes what was open when the host went down as interrupted. False when nothing was.
+    /// Closes open calls and questions as interrupted after the host stopped. False if there were none.
     pub async fn settle_interrupted(&self) -> Result<bool, AgentError> {
         self.agent().settle_interrupted().await
     }
 
-    /// Goes on with the turn that failed, or that the host did not live to finish, without another message: the model is
-    /// called again. False when there is none.
+    /// Continues a turn that failed, or that was running when the host stopped, without another message: the model is
+    /// called again. False if there is none.
     pub async fn resume_failed(&self) -> Result<bool, AgentError> {
         self.agent().resume_failed().await
     }
 
-    /// Answers an open question. False when it is not (or no longer) open.
+    /// Answers an open question. False if it is not open.
     pub async fn answer(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
         self.agent().answer(request_id, answer, by).await
     }
 
-    /// Answers a question that is open right now. False when it is not open.
+    /// Answers a question that is open now. False if it is not.
     pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
         self.agent().answer_open(request_id, answer, by)
     }
@@ -126,7 +126,7 @@ impl Session {
         self.agent().configure(change).await
     }
 
-    /// Goes on with another model, one of those that whoever asks has. Nothing happens where it has that model already.
+    /// Switches to another model of the caller's. Does nothing if the session already has it.
     pub async fn select_model(&self, host: &Host, name: &str) -> Result<(), HostError> {
         let model = host.resolve_model(Some(name))?;
         if self.agent().settings().model.info().id == model.info().id {
@@ -135,7 +135,7 @@ impl Session {
         Ok(self.supply(Supply::model(model)).await?)
     }
 
-    /// Gives the session a name that a person chose, or takes it back.
+    /// Gives the session a name chosen by a person, or removes the name.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
         self.configure(Change::Name(name)).await?;
         if let Some(host) = self.0.host.upgrade() {
@@ -144,7 +144,7 @@ impl Session {
         Ok(())
     }
 
-    /// Turns a skill, an agent or a file with instructions on or off. False when there is no such thing.
+    /// Turns a skill, an agent or an instruction file on or off. False if it does not exist.
     pub async fn enable(&self, what: Customized, on: bool) -> Result<bool, AgentError> {
         self.agent().enable(what, on).await
     }
@@ -154,17 +154,17 @@ impl Session {
         self.agent().select_agent(name).await
     }
 
-    /// Looks for skills anew. Answers with warnings and errors.
+    /// Looks for skills again. Returns warnings and errors.
     pub async fn reload_skills(&self) -> Result<(Vec<String>, Vec<String>), AgentError> {
         self.agent().reload_skills().await
     }
 
-    /// Looks for agents anew.
+    /// Looks for agents again.
     pub async fn reload_agents(&self) -> Result<(), AgentError> {
         self.agent().reload_agents().await
     }
 
-    /// Reads the hooks of files and plugins anew. Answers how many there are.
+    /// Reads the hooks of files and plugins again. Returns how many there are.
     pub async fn reload_hooks(&self) -> Result<usize, AgentError> {
         self.agent().reload_hooks().await
     }
@@ -172,12 +172,12 @@ impl Session {
 
 /// The conversation and its plan.
 impl Session {
-    /// Records an event that a client asks for.
+    /// Records an event for a client.
     pub async fn record(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
         self.agent().record(payload).await
     }
 
-    /// Publishes an event that a client asks for and that nobody needs later.
+    /// Publishes an ephemeral event for a client.
     pub async fn tell(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
         self.agent().tell(payload).await
     }
@@ -187,22 +187,22 @@ impl Session {
         self.agent().set_plan(plan).await
     }
 
-    /// Replaces the conversation by a summary of it.
+    /// Replaces the conversation with a summary.
     pub async fn compact(&self, instructions: Option<String>) -> Result<Compacted, AgentError> {
         self.agent().compact(instructions).await
     }
 
-    /// Stops a compaction, asked for or begun beside a turn. False when none ran.
+    /// Stops a compaction, requested or automatic. False if none ran.
     pub async fn cancel_compaction(&self) -> Result<bool, AgentError> {
         self.agent().cancel_compaction().await
     }
 
-    /// Takes the conversation back to before an event; files stay as they are. Answers how many events went.
+    /// Rewinds the conversation to before an event; files stay as they are. Returns how many events were removed.
     pub async fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
         self.agent().truncate(event).await
     }
 
-    /// Forgets the conversation, keeps the session. Answers how many messages were forgotten.
+    /// Clears the conversation and keeps the session. Returns how many messages were cleared.
     pub async fn clear_context(&self) -> Result<u64, AgentError> {
         self.agent().clear_context().await
     }
@@ -210,32 +210,32 @@ impl Session {
 
 /// Sub-agents, and commands in the background.
 impl Session {
-    /// Starts a sub-agent in the background. Answers with its id.
+    /// Starts a sub-agent in the background. Returns its id.
     pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
         self.agent().start_agent(new).await
     }
 
-    /// Stops a sub-agent, or a command in the background. False when it does not run.
+    /// Stops a sub-agent or a background command. False if it is not running.
     pub async fn cancel_task(&self, id: &str) -> bool {
         self.agent().cancel_task(id).await
     }
 
-    /// Stops all sub-agents in the background. Answers how many.
+    /// Stops all background sub-agents. Returns how many.
     pub async fn cancel_background_agents(&self) -> usize {
         self.agent().cancel_background_agents().await
     }
 
-    /// Forgets a sub-agent, or a command in the background, that has ended.
+    /// Removes an ended sub-agent or background command from the list.
     pub fn remove_task(&self, id: &str) -> bool {
         self.agent().remove_task(id)
     }
 
-    /// Lets a turn go on that waits for a sub-agent. False when none waits for it.
+    /// Lets a turn that waits for a sub-agent continue. False if none waits for it.
     pub fn promote_task(&self, id: &str) -> bool {
         self.agent().promote_task(id)
     }
 
-    /// Says something to a sub-agent that works. False when it does not.
+    /// Sends a message to a running sub-agent. False if it is not running.
     pub fn tell_task(&self, id: &str, message: &str) -> bool {
         self.agent().tell_task(id, message)
     }

@@ -14,16 +14,16 @@ use crate::{
     hub::{Listening, Subscription},
 };
 
-/// Events that are read from a log at once.
+/// Number of events read from a log at once.
 const BATCH: usize = 256;
 
 impl Session {
-    /// What has been recorded so far.
+    /// The events recorded so far.
     pub fn history(&self) -> Result<EventReader, LogError> {
         self.agent().paused(|log| log.read(Position::START, log.end()))
     }
 
-    /// Reads what was recorded, beside the runtime.
+    /// Reads recorded events on a blocking thread.
     pub async fn read_history<T: Send + 'static>(
         history: EventReader,
         read: impl FnOnce(EventReader) -> Result<T, HostError> + Send + 'static,
@@ -32,14 +32,15 @@ impl Session {
         done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
     }
 
-    /// What was recorded, some events at a time, no faster than it is taken. Ends early with an error if the log cannot be read.
+    /// The recorded events in batches, read no faster than they are consumed. Ends early with an error if the log
+    /// cannot be read.
     pub fn history_in_batches(history: EventReader) -> mpsc::Receiver<Result<Vec<Event>, LogError>> {
         let (sender, batches) = mpsc::channel(2);
         tokio::task::spawn_blocking(move || {
             let mut events = history.events().peekable();
             while events.peek().is_some() {
                 let batch = events.by_ref().take(BATCH).collect();
-                // Nobody is there to take it.
+                // The receiver is gone.
                 if sender.blocking_send(batch).is_err() {
                     break;
                 }
@@ -48,7 +49,7 @@ impl Session {
         batches
     }
 
-    /// What the last event says for which there is something to say.
+    /// The value that `find` gives for the last event for which it gives any.
     pub async fn find_last<T: Send + 'static>(&self, find: impl Fn(&Event) -> Option<T> + Send + 'static) -> Option<T> {
         let last = move |history: EventReader| {
             let events = history.events().filter_map(Result::ok);
@@ -57,7 +58,7 @@ impl Session {
         Self::read_history(self.history().ok()?, last).await.ok()?
     }
 
-    /// What was recorded from the event of this number on, how many events there are in all, and the result of `meanwhile`:
+    /// The events recorded from this number on, how many events there are in all, and the result of `meanwhile`:
     /// nothing is recorded or published between the three.
     pub fn history_from<T>(
         &self,
@@ -75,16 +76,15 @@ impl Session {
         self.0.hub.subscribe(queue_bytes)
     }
 
-    /// What has been recorded so far, and live events from there on: every persisted event is in one of the two, none in
-    /// both.
+    /// The events recorded so far, and live events from there on: every persisted event is in exactly one of the two.
     pub fn history_and_subscribe(&self, queue_bytes: usize) -> Result<(EventReader, Subscription), LogError> {
         let subscribe = |reader| (reader, self.subscribe(queue_bytes));
         self.agent()
             .paused(|log| log.read(Position::START, log.end()).map(subscribe))
     }
 
-    /// Gives every event from now on to a listener as it is published. The listener must not block: the session waits
-    /// for it.
+    /// Passes every event from now on to a listener as it is published. The listener must not block, because the
+    /// session waits for it.
     pub fn listen(&self, listener: Arc<dyn Publish>) -> Listening {
         self.0.hub.listen(listener)
     }
@@ -96,7 +96,7 @@ impl Session {
             .paused(|log| log.read(Position::START, log.end()).map(listen))
     }
 
-    /// How many listen.
+    /// Number of listeners.
     pub fn listeners(&self) -> usize {
         self.0.hub.listeners()
     }

@@ -34,9 +34,9 @@ pub(crate) struct Live {
     pub(crate) agent: Agent,
     pub(crate) hub: Arc<Hub>,
     pub(crate) host: Weak<Inner>,
-    /// On whose behalf it was started.
+    /// The caller on whose behalf it was started.
     pub(crate) caller: Option<Arc<Caller>>,
-    /// Which MCP servers of files it has.
+    /// The MCP servers from files that it has.
     pub(crate) mcp_files: Mutex<McpFiles>,
 }
 
@@ -46,7 +46,7 @@ impl Drop for Live {
     }
 }
 
-/// A live session. While somebody holds it, it stays in memory.
+/// A live session. It stays in memory while somebody holds it.
 #[derive(Clone)]
 pub struct Session(pub(crate) Arc<Live>);
 
@@ -61,12 +61,12 @@ impl Session {
         self.agent().dir()
     }
 
-    /// The name that models and clients know its own directory by.
+    /// The name under which models and clients know its directory.
     pub fn shown_dir(&self) -> &Path {
         self.agent().shown_dir()
     }
 
-    /// Where the plan is, if there is one.
+    /// The path of the plan, whether or not there is one.
     pub fn plan_path(&self) -> PathBuf {
         self.agent().plan_path()
     }
@@ -75,12 +75,12 @@ impl Session {
         &self.0.agent
     }
 
-    /// The host that it lives in.
+    /// The session's host.
     pub(crate) fn host(&self) -> Option<Host> {
         Some(Host(self.0.host.upgrade()?, self.0.caller.clone()))
     }
 
-    /// Where the host keeps what belongs to the person.
+    /// The home's directory.
     pub(crate) fn home_path(&self) -> Option<PathBuf> {
         self.host().map(|host| host.home().path().to_owned())
     }

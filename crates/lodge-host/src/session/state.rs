@@ -12,17 +12,17 @@ impl Session {
         self.agent().facts()
     }
 
-    /// Looks at a part of it. Nothing is recorded meanwhile.
+    /// Reads a part of it. Meanwhile, nothing is recorded.
     pub fn look<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
         self.agent().look(look)
     }
 
-    /// How far the conversation got.
+    /// The progress of the conversation.
     pub fn progress(&self) -> Progress {
         self.agent().progress()
     }
 
-    /// What lists show of it, as it is now.
+    /// The session's entry in lists, as it is now.
     pub fn summary(&self) -> Option<SessionSummary> {
         let host = self.0.host.upgrade()?;
         host.summary(self.id()).ok().flatten()

@@ -7,18 +7,18 @@ use serde_json::Value;
 /// An answer to a permission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionChoice {
-    /// This call only.
+    /// Allow this call only.
     Once,
-    /// The same for the rest of the session.
+    /// Allow the same for the rest of the session.
     Session,
-    /// The same in this project from now on.
+    /// Always allow the same in this project.
     Always,
-    /// Not at all.
+    /// Deny it.
     Deny,
 }
 
 impl PermissionChoice {
-    /// All of them, as they are offered.
+    /// All choices, in the order in which they are offered.
     pub const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::Deny];
 
     /// Its name on the wires.
@@ -41,12 +41,12 @@ impl PermissionChoice {
         }
     }
 
-    /// The choice of this name.
+    /// Parses a choice.
     pub fn parse(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|choice| choice.id() == id)
     }
 
-    /// What it decides.
+    /// The decision that it stands for.
     pub fn decision(self) -> PermissionDecision {
         match self {
             Self::Once => PermissionDecision::ApproveOnce,
@@ -69,7 +69,7 @@ impl PermissionChoice {
     }
 }
 
-/// What can be done with a plan, for people.
+/// Labels for the ways to continue with a plan.
 pub fn plan_action_label(action: &ExitPlanModeAction) -> &str {
     match action.as_str() {
         "interactive" => "Approve and work step by step",

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-/// Which side of a change.
+/// A side of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffSide {
-    /// What it takes away.
+    /// The removed lines.
     Before,
-    /// What it puts there.
+    /// The added lines.
     After,
 }
 
@@ -16,15 +16,15 @@ pub enum DiffSide {
 pub struct UnifiedDiff {
     /// The file.
     pub path: PathBuf,
-    /// The change as it is written.
+    /// The diff's text.
     pub text: String,
 }
 
 impl UnifiedDiff {
-    /// The change in a text that is one.
+    /// Parses a text as a diff of one file.
     pub fn parse(text: &str) -> Option<Self> {
         let names = text.lines().next()?.strip_prefix("diff --git ")?;
-        // The same name twice, behind `a/` and ` b/`; it may have spaces in it.
+        // The same name twice, after `a/` and ` b/`; it may contain spaces.
         let length = names.len().checked_sub("a/ b/".len())? / 2;
         let name = names.strip_prefix("a/")?.get(..length)?;
         (names == format!("a/{name} b/{name}")).then(|| Self {
@@ -33,7 +33,7 @@ impl UnifiedDiff {
         })
     }
 
-    /// Whether there was no such file before.
+    /// Whether the file is new.
     pub fn makes_the_file(&self) -> bool {
         let second = self.text.lines().nth(1);
         second.is_some_and(|line| line.starts_with("new file"))
@@ -45,7 +45,7 @@ impl UnifiedDiff {
         (count('+'), count('-'))
     }
 
-    /// What it shows of a side: the changed lines and those around them.
+    /// One side of the diff: the changed lines and those around them.
     pub fn excerpt(&self, side: DiffSide) -> String {
         let (before, after) = diff_sides(&self.text);
         match side {
@@ -62,14 +62,14 @@ fn hunks(diff: &str) -> impl Iterator<Item = &str> {
         .filter(|line| !line.starts_with("@@"))
 }
 
-/// What a unified difference takes away and what it puts there, with the lines around.
+/// Both sides of a unified diff: removed and added lines, with the lines around them.
 pub fn diff_sides(diff: &str) -> (String, String) {
     let (mut before, mut after) = (String::new(), String::new());
     let mut last = ' ';
     for line in hunks(diff) {
         let sign = line.chars().next().unwrap_or(' ');
         if sign == '\\' {
-            // The line before has no end.
+            // The line before has no line end.
             if last != '+' {
                 before.pop();
             }

@@ -2,11 +2,11 @@
 
 use lodge_events::Timestamp;
 
-/// Shown is at most so much of it, and not more often than this.
+/// Limits for the shown part, and for how often it is shown.
 const TAIL: usize = 4096;
 const PAUSE_MS: i64 = 100;
 
-/// The end of what a running tool printed.
+/// The end of a running tool's output.
 #[derive(Debug, Clone, Default)]
 pub struct OutputTail {
     text: String,
@@ -14,7 +14,7 @@ pub struct OutputTail {
 }
 
 impl OutputTail {
-    /// Adds output. True when it is time to show it.
+    /// Adds output. True if it is time to show it.
     pub fn push(&mut self, more: &str, now: Timestamp) -> bool {
         self.text.push_str(more);
         if self.text.len() > 2 * TAIL {
@@ -29,7 +29,7 @@ impl OutputTail {
         is_due
     }
 
-    /// What is shown of it.
+    /// The part to show.
     pub fn last(&self) -> &str {
         let cut = self.text.len().saturating_sub(TAIL);
         &self.text[self.text.ceil_char_boundary(cut)..]

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::display_name;
 
-/// The call that a permission is asked for, as far as the request tells.
+/// The tool call of a permission request, as far as the request describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestedCall<'a> {
     /// The tool.
     pub tool: &'a str,
-    /// The tool's name for people, where it brings one.
+    /// The tool's own title, if it has one.
     pub title: Option<String>,
-    /// What it is called with. Paths are relative to the session's directory where they are beneath it.
+    /// The arguments. Paths beneath the session's directory are relative to it.
     pub arguments: Value,
     /// What it is for.
     pub intention: Option<&'a str>,
@@ -54,13 +54,13 @@ impl<'a> RequestedCall<'a> {
     }
 }
 
-/// A path as people read it who work in a directory.
+/// A path as people in this directory read it.
 fn shortened(path: &Path, cwd: &Path) -> String {
     let below = path.strip_prefix(cwd).ok().filter(|below| *below != Path::new(""));
     below.unwrap_or(path).display().to_string()
 }
 
-/// Puts what a request is about in the place of what its call said. A path stays as it was written if it means the same file.
+/// Replaces a call's arguments with those of the request. A path is kept as it was written if it means the same file.
 pub fn correct_arguments(call: &mut Value, requested: &Value, cwd: &Path) {
     for key in ["command", "url", "path"] {
         let (Some(said), Some(asked)) = (call.get_mut(key), requested.get(key)) else {
@@ -74,7 +74,7 @@ pub fn correct_arguments(call: &mut Value, requested: &Value, cwd: &Path) {
     }
 }
 
-/// The question put to the person.
+/// The question for the person.
 pub fn confirmation(request: &PermissionRequest) -> String {
     match request {
         // No wire has another place for a warning that every client shows.
@@ -115,7 +115,7 @@ mod tests {
             ("/w/a.rs", "a.rs", "/w/a.rs"),
             ("./a.rs", "a.rs", "./a.rs"),
             ("a.rs", "b.rs", "b.rs"),
-            // A file of the same name elsewhere is another one.
+            // A file of the same name elsewhere is a different one.
             ("a.rs", "/etc/a.rs", "/etc/a.rs"),
             ("rs", "/w/a/rs", "/w/a/rs"),
         ] {

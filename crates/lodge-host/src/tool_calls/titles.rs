@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value};
 
-/// A line about a call is not longer.
+/// Limit for a line about a call.
 const LONGEST_LINE: usize = 120;
 
-/// Tools that people do not see: they speak through other events.
+/// Tools whose calls are not shown: people see them through other events.
 pub fn is_hidden(tool: &str) -> bool {
     matches!(tool, "report_intent" | "task_complete")
 }
 
-/// What a tool does.
+/// Kinds of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolKind {
-    /// Runs commands, or looks after those that run.
+    /// Runs commands, or controls running ones.
     Command,
     /// Reads a file.
     Read,
@@ -21,13 +21,13 @@ pub enum ToolKind {
     Edit,
     /// Makes a file.
     Create,
-    /// Looks for text in files.
+    /// Searches the contents of files.
     Search,
-    /// Looks for files.
+    /// Searches for files by name.
     Find,
-    /// Reads a page.
+    /// Fetches a page.
     Fetch,
-    /// Has a sub-agent work.
+    /// Starts a sub-agent.
     Subagent,
     /// Loads a skill.
     Skill,
@@ -39,7 +39,7 @@ pub enum ToolKind {
     Other,
 }
 
-/// When a call is told.
+/// The tense in which a call is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tense {
     /// It runs, or is about to.
@@ -49,7 +49,7 @@ pub enum Tense {
 }
 
 impl ToolKind {
-    /// What the tool of this name does.
+    /// The kind of a tool.
     pub fn of(tool: &str) -> Self {
         match tool {
             "bash" | "shell" | "write_bash" | "read_bash" | "stop_bash" | "list_bash" => Self::Command,
@@ -101,7 +101,7 @@ pub fn display_name(tool: &str) -> String {
     }
 }
 
-/// The argument that says most about a call.
+/// The most telling argument of a call.
 pub fn subject(arguments: &Value) -> Option<&str> {
     let telling = [
         "command",
@@ -118,7 +118,7 @@ pub fn subject(arguments: &Value) -> Option<&str> {
     telling.iter().find_map(|key| arguments.get(key)?.as_str())
 }
 
-/// The first line of a text, as far as it fits; it says whether there is more.
+/// The first line of a text, shortened, with a mark if there is more.
 pub fn first_line(text: &str) -> String {
     let text = text.trim_end();
     let line = text.lines().next().unwrap_or_default();
@@ -127,7 +127,7 @@ pub fn first_line(text: &str) -> String {
     format!("{}{more}", &line[..end])
 }
 
-/// What a call does or did, in Markdown.
+/// Describes a call in Markdown, in present or past tense.
 pub fn sentence(tool: &str, arguments: &Value, tense: Tense) -> String {
     let kind = ToolKind::of(tool);
     let told = |[present, past]: [&'static str; 2]| if tense == Tense::Past { past } else { present };
@@ -140,17 +140,17 @@ pub fn sentence(tool: &str, arguments: &Value, tense: Tense) -> String {
     }
 }
 
-/// What says, beside a command, how the host runs it, and not what it does.
+/// Arguments of a command that say how the host runs it, rather than what it does.
 const BESIDE_COMMAND: [&str; 5] = ["description", "shellId", "mode", "initial_wait", "timeout"];
 
-/// The command that an input is, where it is nothing else.
+/// The command, if the input is nothing else.
 fn command(input: &Map<String, Value>) -> Option<&str> {
     let is_known = |name: &String| name == "command" || BESIDE_COMMAND.contains(&name.as_str());
     let command = input.get("command")?.as_str()?;
     (input.len() <= 3 && input.keys().all(is_known)).then_some(command)
 }
 
-/// The input of a call as people see and check it: a command as it is, anything else as JSON.
+/// A call's input as people see and edit it: a plain command, or else JSON.
 pub fn input_text(arguments: &Value) -> Option<String> {
     match arguments {
         Value::Null => None,
@@ -160,7 +160,7 @@ pub fn input_text(arguments: &Value) -> Option<String> {
     }
 }
 
-/// The arguments that an input stands for which a person changed: the other way round. `Err` says why it is none.
+/// The arguments for an input that a person edited: the reverse. `Err` says why it is invalid.
 pub fn edited_arguments(arguments: &Value, input: &str) -> Result<Value, String> {
     match arguments {
         Value::String(_) => Ok(input.into()),
