@@ -28,7 +28,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("copy", "", "Copy the last answer"),
     ("rename", "TITLE", "Change the title"),
     ("theme", "[dark|light|plain]", "Choose the colours"),
-    ("vim", "", "Edit with the keys of vi, or stop doing so"),
+    ("vim", "", "Turn vi keys on or off"),
     ("login", "", "Set up a model: provider, key, test"),
     ("help", "", "Show keys and commands"),
     ("quit", "", "Leave; the session keeps running"),

@@ -221,7 +221,7 @@ impl Asked {
             Verdict::Always => match always(options) {
                 Some(option) => (true, Some(option.id.clone()), None),
                 None => {
-                    return Reply::Again("That cannot be allowed once for all here; please answer y or n.".to_owned());
+                    return Reply::Again("That cannot always be allowed here; please answer y or n.".to_owned());
                 }
             },
             Verdict::No(why) => (false, None, why),
