@@ -36,117 +36,117 @@ use crate::{
     turn::{self, Ended, Halt, Start},
 };
 
-/// Everything a session can be told. Closed: nothing else changes a session.
+/// Everything that can be sent to a session. Closed: nothing else changes a session.
 pub enum Command {
     /// A message from a person or a program.
     Send(Box<Prompt>, oneshot::Sender<Result<String, AgentError>>),
-    /// The turn of a message that was accepted may begin. Answers whether it waits still.
+    /// Starts the turn of an accepted message. Replies whether the message was still queued.
     Begin(Box<Prompt>, oneshot::Sender<Result<bool, AgentError>>),
-    /// Stop the running turn, and forget what waits for after it. Answers whether there was one.
+    /// Stops the running turn and clears the queue. Replies whether a turn ran.
     Abort(AbortReason, oneshot::Sender<bool>),
-    /// Stop the turn of a message, or take the message back. What waits for after it waits on. Answers whether there was
+    /// Stops the turn of a message, or withdraws the message. The rest of the queue stays. Replies whether there was
     /// anything to stop.
     Cancel(String, oneshot::Sender<Result<bool, AgentError>>),
-    /// Stop the running turn, and leave what works in the background alone. With `true` what waits comes next, or it is
-    /// forgotten. Answers whether there was a turn.
+    /// Stops the running turn, but not the background work. With `true` the queue continues, otherwise it is cleared.
+    /// Replies whether a turn ran.
     Interrupt(bool, oneshot::Sender<bool>),
-    /// Take up tool calls that were open when the host went down. Answers whether there were any.
+    /// Resumes tool calls that were open when the host stopped. Replies whether there were any.
     Continue(oneshot::Sender<Result<bool, AgentError>>),
-    /// Close what was open when the host went down: it counts as interrupted. Answers whether there was anything.
+    /// Closes everything that was open when the host stopped as interrupted. Replies whether there was anything.
     Settle(oneshot::Sender<Result<bool, AgentError>>),
-    /// Go on with the turn that failed, or that the host did not live to finish. Answers whether there was one.
+    /// Continues a turn that failed, or that was running when the host stopped. Replies whether there was one.
     Resume(oneshot::Sender<Result<bool, AgentError>>),
-    /// An answer to an open question, and who gives it. Answers whether it was the first.
+    /// An answer to an open question, and who gives it. Replies whether it was the first.
     Answer(
         String,
         Box<(Answer, AnsweredBy)>,
         oneshot::Sender<Result<bool, AgentError>>,
     ),
-    /// Somebody attaches.
+    /// Attaches a client.
     Attach(ClientSpec, oneshot::Sender<ClientId>),
-    /// What an attached client can do has changed.
+    /// Changes the capabilities of an attached client.
     Update(ClientId, ClientSpec),
-    /// Somebody leaves.
+    /// Detaches a client.
     Detach(ClientId),
-    /// Change a setting.
+    /// Changes a setting.
     Configure(Change, oneshot::Sender<Result<(), AgentError>>),
-    /// Use something that a client or the host brings.
+    /// Uses something that a client or the host supplies.
     Supply(Supply, oneshot::Sender<Result<(), AgentError>>),
-    /// Record an event that a client asks for (`session.log`, `session.workspace_file_changed`, …).
+    /// Records an event for a client (`session.log`, `session.workspace_file_changed`, …).
     Record(Box<lodge_events::Payload>, oneshot::Sender<Result<Event, AgentError>>),
-    /// Publish an event that a client asks for and that nobody needs later.
+    /// Publishes an ephemeral event for a client.
     Tell(Box<lodge_events::Payload>, oneshot::Sender<Event>),
-    /// Write, replace or (with nothing) delete the plan.
+    /// Writes or replaces the plan; `None` deletes it.
     Plan(Option<String>, oneshot::Sender<Result<(), AgentError>>),
-    /// Change the queue of waiting messages. Answers how many were changed.
+    /// Changes the queue. Replies how many messages changed.
     Queue(QueueChange, oneshot::Sender<Result<usize, AgentError>>),
-    /// Replace the conversation by a summary.
+    /// Replaces the conversation with a summary.
     Compact(Option<String>, oneshot::Sender<Result<Compacted, AgentError>>),
-    /// Stop a compaction. Answers whether one ran.
+    /// Stops a compaction. Replies whether one ran.
     CancelCompaction(oneshot::Sender<bool>),
-    /// Take the session back to before an event. Answers how many events went.
+    /// Rewinds the session to before an event. Replies how many events were removed.
     Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
-    /// Put back what was taken back last. Answers whether there was anything.
+    /// Undoes the last rewind. Replies whether there was one.
     PutBack(oneshot::Sender<Result<bool, AgentError>>),
-    /// A command was given to the host as a message, and answered: its message id, its text, its answer.
+    /// A slash command that was sent as a message: its message id, its text, its answer.
     Commanded(Box<[String; 3]>, oneshot::Sender<Result<(), AgentError>>),
-    /// Forget the conversation, keep the session.
+    /// Clears the conversation and keeps the session.
     ClearContext(oneshot::Sender<Result<u64, AgentError>>),
-    /// Look for skills and agents, unless that was done.
+    /// Looks for skills and agents, unless that was already done.
     Load(oneshot::Sender<()>),
-    /// Look for skills anew.
+    /// Looks for skills again.
     ReloadSkills(oneshot::Sender<()>),
-    /// Look for agents anew.
+    /// Looks for agents again.
     ReloadAgents(oneshot::Sender<()>),
-    /// Turn a skill on or off. Answers whether there is such a skill.
+    /// Turns a skill on or off. Replies whether it exists.
     Enable(Customized, bool, oneshot::Sender<Result<bool, AgentError>>),
-    /// Choose a custom agent, or none.
+    /// Chooses a custom agent, or none.
     SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
-    /// End the session's life in memory.
+    /// Ends the session's life in memory.
     Close(Ending, oneshot::Sender<()>),
-    /// Leave memory without an end, if the turn only waits for clients and there are none. Answers whether it did.
+    /// Leaves memory without an end, if the turn only waits for clients and none is attached. Replies whether it did.
     Rest(oneshot::Sender<bool>),
 }
 
-/// Why a session's life in memory ends.
+/// Why a session leaves memory.
 #[derive(Debug, Clone, Default)]
 pub enum Ending {
     /// Nobody needs it any more.
     #[default]
     Routine,
-    /// A client says that something went wrong, and perhaps what.
+    /// A client reports an error, perhaps with a text.
     Error(Option<String>),
-    /// The host stops, for this reason. What waits stays for the next one.
+    /// The host stops, for this reason. The queue stays for the next host.
     HostStops(AbortReason),
 }
 
 /// A change of the queue.
 #[derive(Debug, Clone)]
 pub enum QueueChange {
-    /// Forget all of it.
+    /// Removes all messages.
     Clear,
-    /// Forget the newest.
+    /// Removes the newest message.
     RemoveLast,
-    /// Forget the one with this message id.
+    /// Removes the message with this id.
     Remove(String),
-    /// Put the ones with these message ids first, in this order.
+    /// Moves the messages with these ids to the front, in this order.
     Reorder(Vec<String>),
-    /// Put a new one at a place. It is next when nothing runs.
+    /// Inserts a new message at a position. It is next if nothing runs.
     Insert(usize, Box<Prompt>),
-    /// Give the one with this message id another text, and another one for people.
+    /// Changes the text of the message with this id, and its text for people.
     Reword(String, String, Option<String>),
-    /// Tell the running turn the one with this message id. Nothing happens when none runs.
+    /// Sends the message with this id into the running turn. Does nothing if none runs.
     Steer(String),
 }
 
-/// What becomes of the messages that wait when a turn is stopped.
+/// What a stop does to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     Forgotten,
     Kept,
-    /// And the message of the turn waits on with them, if it was not said yet.
+    /// It stays, and so does the message of the turn, if it is not part of the conversation yet.
     KeptWithStarting,
-    /// They come now.
+    /// It continues now.
     Next,
 }
 
@@ -157,22 +157,22 @@ struct Running {
     compaction: bool,
 }
 
-/// The actor's own state; what the turn needs too is in [`Shared`].
+/// The actor's own state; state that the turn needs, too, is in [`Shared`].
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::UnboundedReceiver<Command>,
     running: Option<Running>,
-    /// The session's directory, open; locked while a turn runs.
+    /// The session's directory, open. It is locked while a turn runs.
     lease: Option<std::fs::File>,
-    /// Whether something was said when clients knew already that the turn is over, and it was not quite.
+    /// Whether a message arrived when clients already saw the turn as over, but it was not quite.
     said_late: bool,
-    /// Whether the turn takes up what was open when the host went down.
+    /// Whether the turn resumes work that was open when the host stopped.
     taking_up: bool,
-    /// Whether what waits comes next and only rests behind a message that its client still prepares.
+    /// Whether the queue continues, and only waits for a message that its client still prepares.
     held_back: bool,
-    /// How the last turn ended, while sub-agents in the background keep the session from being idle.
+    /// How the last turn ended, while background sub-agents keep the session from being idle.
     idle_owed: Option<Ended>,
-    /// Whether clients were told of the skills.
+    /// Whether clients were notified of the skills.
     skills_told: bool,
 }
 
@@ -191,7 +191,7 @@ impl Actor {
         }
     }
 
-    /// Lives until it is closed, or until nobody holds a handle.
+    /// Runs until the session is closed, or nobody holds a handle.
     pub(crate) async fn run(mut self) {
         loop {
             let ended = async {
@@ -215,7 +215,7 @@ impl Actor {
                 command = self.inbox.recv() => match command {
                     Some(Command::Close(ending, done)) => {
                         self.close(ending).await;
-                        // Whoever hears of it finds it ended.
+                        // Clients that are notified find it ended.
                         self.inbox.close();
                         let _ = done.send(());
                         return;
@@ -231,7 +231,7 @@ impl Actor {
                         }
                     }
                     Some(command) => self.handle(command).await,
-                    // Nobody holds the session: it leaves memory without having ended.
+                    // Nobody holds the session: it leaves memory without an end.
                     None => {
                         if let Some(mut running) = self.running.take() {
                             running.cancel.cancel();
@@ -292,7 +292,7 @@ impl Actor {
                 let beside = self.shared.compacting.cancel();
                 let _ = reply.send(asked_for.is_some() || beside);
             }
-            // Both rewrite what is in the file. When the log is lost, they fail.
+            // Both rewrite the file. If the log is lost, they fail.
             Command::Truncate(event, reply) => {
                 let _ = self.shared.recorder.durable().await;
                 let _ = reply.send(self.truncate(event));
@@ -328,7 +328,7 @@ impl Actor {
             .message_id
             .get_or_insert_with(|| Uuid::new_v4().to_string())
             .clone();
-        // Sent again by a client that did not hear that it was accepted.
+        // Sent again by a client that did not learn that it was accepted.
         if self.shared.recorder.facts(|facts| facts.pending.was_said(&id)) {
             return Ok(id);
         }
@@ -342,7 +342,7 @@ impl Actor {
             }
             return Err(error);
         }
-        // What is to steer a turn waits for one that is about to begin.
+        // A steering message waits for a turn that is about to begin.
         if !running && !self.start_next(lodge_events::Delivery::Idle) {
             self.end_lease();
         }
@@ -359,7 +359,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Puts a message where it belongs in the queue, or at a place.
+    /// Adds a message to its place in the queue, or at a position.
     fn accept(&mut self, prompt: Prompt, at: Option<usize>) -> Result<(), AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
         let running = self.running.is_some();
@@ -367,14 +367,14 @@ impl Actor {
         self.said_late |= running && over && !queue.is_starting();
         let place = match prompt.delivery {
             _ if at.is_some() => Place { at, ..Place::LAST },
-            // A command is nothing to tell the model now: it is what comes next.
+            // A command cannot be sent to the model now: it comes next.
             Delivery::Immediate if running && prompt.command.is_some() => Place::FIRST,
             Delivery::Immediate if running => Place::STEER,
             _ if prompt.prepend => Place::FIRST,
             _ => Place::LAST,
         };
         queue.accept(recorder, prompt, place, Readiness::Ready)?;
-        // Told when it is so: whoever hears it looks at the queue.
+        // Published once it is true, because listeners look at the queue.
         recorder.note(PendingMessagesModified::default());
         if running {
             // Nobody else asks for it soon.
@@ -383,7 +383,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Starts the turn of the message that waits longest. False when none does.
+    /// Starts the turn of the next queued message. False if there is none.
     fn start_next(&mut self, delivery: lodge_events::Delivery) -> bool {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
         while let Some(id) = queue.next_garbled(recorder) {
@@ -438,8 +438,8 @@ impl Actor {
         Ended::Failed
     }
 
-    /// What comes after a turn: what was said too late to steer it, then what waits, then idle. A compaction that was asked
-    /// for has an answer of its own, and an idle after that would be taken for the end of what is said next.
+    /// What follows a turn: first steering messages that came too late, then the queue, then idle. A compaction has an
+    /// answer of its own, and an idle after it would be taken for the end of the next message.
     fn turn_ended(&mut self, ended: Ended, compaction: bool) {
         self.taking_up = false;
         let unsaid = match ended {
@@ -447,18 +447,19 @@ impl Actor {
             Ended::Finished | Ended::Failed => RemovalReason::Failed,
         };
         self.shared.queue.turn_ended(&self.shared.recorder, unsaid);
-        // Looked at before the notices: one that ends right now has left its notice before it stops working.
+        // Read before the notices: a sub-agent that ends now leaves its notice before it stops working.
         let agents_work = !self.shared.agents.running().is_empty();
-        // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
+        // Messages queued before a failed turn wait for the person; a later message is the person's answer.
         let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
-        // Nobody is let past a message that its client has to prepare: the client hears that the session rests, and begins it.
+        // No message overtakes one that its client has to prepare: the client sees that the session is idle, and starts
+        // it.
         self.held_back = go_on && self.shared.queue.next_needs_preparation(&self.shared.recorder);
         if go_on && !self.held_back && self.start_next(lodge_events::Delivery::Queued) {
             // The next turn runs.
         } else if ended != Ended::Aborted && self.shared.agents.has_notices() {
             self.start(Start::Notices);
         } else if !compaction && agents_work {
-            // The session is not idle while agents work for it; the one that ends last has the model told.
+            // The session is not idle while sub-agents work for it; the last one to end notifies the model.
             self.idle_owed = Some(ended);
         } else {
             self.rest(ended, compaction);
@@ -473,14 +474,14 @@ impl Actor {
         }
     }
 
-    /// The message that the others rest behind may be gone, or not the next one any more.
+    /// The message for which the others wait may be gone, or no longer the next one.
     fn queue_changed(&mut self) {
         if self.held_back {
             self.go_on();
         }
     }
 
-    /// Sub-agents began or ended in the background.
+    /// Background sub-agents began or ended.
     fn agents_changed(&mut self) {
         self.shared.recorder.note(SessionBackgroundTasksChanged::default());
         if self.running.is_some() {
@@ -488,7 +489,7 @@ impl Actor {
         }
         let agents_work = !self.shared.agents.running().is_empty();
         if agents_work {
-            // One that a client started out of the blue.
+            // One that a client started without a turn.
             if self.idle_owed.is_none() {
                 if let Err(error) = self.lease() {
                     tracing::warn!(session = %self.shared.id, %error, "a sub-agent runs beside another process");
@@ -519,7 +520,7 @@ impl Actor {
                 description: Some(shell.command),
             })
             .collect();
-        // The session is not idle while agents work, so there are none to tell of.
+        // The session is not idle while sub-agents work, so there are none to report.
         let background_tasks = (!shells.is_empty()).then(|| BackgroundTasks {
             agents: Vec::new(),
             shells,
@@ -556,7 +557,7 @@ impl Actor {
             recorder.note(PendingMessagesModified::default());
             return Ok(true);
         }
-        // The turn of the next message may begin already; that one is not what was to be stopped.
+        // The turn of the next message may have begun already; that is not the one to stop.
         let another_begins = queue.is_starting() && !queue.is_starting_with(id);
         if another_begins && recorder.facts(|facts| facts.pending.was_said(id)) {
             return Err(AgentError::Refused("The turn is over.".into()));
@@ -564,7 +565,7 @@ impl Actor {
         Ok(self.abort(AbortReason::UserInitiated, Waiting::Kept).await)
     }
 
-    /// A turn was cancelled that people saw and that had not come to its message: both are part of the conversation.
+    /// A turn was cancelled that people saw, but that had not reached its message: both are part of the conversation.
     fn conclude_cancelled(&self, prompt: Prompt) -> Result<(), AgentError> {
         let recorder = &self.shared.recorder;
         turn::record_unsaid(&self.shared, prompt)?;
@@ -596,12 +597,12 @@ impl Actor {
         running.cancel.cancel();
         let ended = (&mut running.task).await;
         self.running = None;
-        // To keep what waits can be the word that lets it come next.
+        // Keeping the queue can be the person's decision that it continues.
         self.said_late = waiting == Waiting::Next;
         match waiting {
-            // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
+            // Messages queued after this turn were meant for after this turn, so stopping it removes them, too.
             Waiting::Forgotten => self.forget_queue(),
-            // It was not said, so it waits on.
+            // It is not part of the conversation yet, so it stays queued.
             Waiting::KeptWithStarting => self.shared.queue.begins_later(),
             Waiting::Kept | Waiting::Next => {}
         }
@@ -624,7 +625,7 @@ impl Actor {
         }
     }
 
-    /// Stops what works in the background when no turn runs. False when nothing does.
+    /// Stops background work when no turn runs. False if there is none.
     async fn abort_agents(&mut self, reason: AbortReason) -> bool {
         if self.shared.agents.running().is_empty() {
             return false;
@@ -637,7 +638,7 @@ impl Actor {
         true
     }
 
-    /// Changes who is attached and tells the others what that changes for them.
+    /// Changes the attached clients, and notifies the others of the consequences.
     fn with_clients<T>(&mut self, change: impl FnOnce(&mut crate::client::Clients) -> T) -> T {
         let told = |clients: &crate::client::Clients| (clients.any(|can| can.elicitation), clients.commands());
         let (result, before, after) = {
@@ -727,7 +728,7 @@ impl Actor {
             self.shared.mcp.shutdown().await;
         }
         let (tools, changes) = (self.shared.tool_state.clone(), self.shared.changes.clone());
-        // Ending processes looks through all of the system's: not on a thread that serves others.
+        // Ending processes scans all processes of the system: not on an async thread.
         let end = move || {
             tools.shutdown();
             changes.tidy();

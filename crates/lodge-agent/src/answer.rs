@@ -24,17 +24,17 @@ pub enum Answer {
     ExitPlan(ExitPlanAnswer),
     /// To `mcp.oauth_required`: an access token, or a refusal.
     McpToken(Option<AccessToken>),
-    /// To `command.execute`: what went wrong, if anything did.
+    /// To `command.execute`: the error, if there was one.
     Command(Option<String>),
     /// To `auto_mode_switch.requested`.
     AutoMode(AutoModeSwitchResponse),
     /// To `session_limits_exhausted.requested`.
     Limits(LimitsAnswer),
-    /// To `sampling.requested`: the message that the MCP server gets, or a refusal.
+    /// To `sampling.requested`: the message for the MCP server, or a refusal.
     Sampling(Option<Value>),
 }
 
-/// A token for an MCP server. Nothing prints it: it must not get into a log or an event.
+/// A token for an MCP server. It is never printed, so that it gets into no log or event.
 #[derive(Clone)]
 pub struct AccessToken(pub String);
 
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// What a question is about; an answer must be of the same kind.
+/// The kind of a question. An answer must be of the same kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionKind {
     /// `permission.requested`
@@ -86,33 +86,33 @@ pub enum QuestionKind {
     Sampling,
 }
 
-/// How a permission request was decided.
+/// The decision of a permission request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum PermissionDecision {
-    /// This once.
+    /// Allow it once.
     ApproveOnce,
-    /// With other arguments than the model wrote.
+    /// Allow it with other arguments than the model's.
     ApproveEdited {
-        /// What the tool gets instead.
+        /// The arguments for the tool.
         arguments: Value,
-        /// And whatever is like what it became, in this session.
+        /// Also allow similar edited calls in this session.
         for_session: bool,
     },
-    /// And whatever is like it in this session.
+    /// Allow it, and similar requests in this session.
     ApproveForSession,
-    /// And whatever is like it in this project.
+    /// Allow it, and similar requests in this project.
     ApproveForLocation,
-    /// And whatever is like it, always.
+    /// Allow it, and similar requests always.
     ApprovePermanently,
-    /// No; the turn ends, unless there is feedback for the model.
+    /// Reject it; the turn ends, unless there is feedback for the model.
     Reject {
-        /// What the person says about it.
+        /// The person's feedback.
         feedback: Option<String>,
     },
-    /// Denied, and the model is told so and goes on.
+    /// Deny it; the model is informed and continues.
     Deny {
-        /// What the person says about it.
+        /// The person's feedback.
         feedback: Option<String>,
     },
     /// There is nobody to ask.
@@ -123,25 +123,25 @@ pub enum PermissionDecision {
     DenyByContentExclusion,
 }
 
-/// What came of a tool that a client ran.
+/// The outcome of a tool that a client ran.
 #[derive(Debug, Clone)]
 pub enum ToolAnswer {
     /// It ran.
     Result(Box<ExternalResult>),
-    /// It threw. The model is not told why.
+    /// It failed. The model does not get the reason.
     Error(String),
 }
 
 /// The result of a tool that a client ran.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalResult {
-    /// For the model.
+    /// The text for the model.
     pub text: String,
     /// `success`, `failure`, `rejected`, `denied` or `timeout`.
     pub result_type: String,
-    /// What went wrong, for people.
+    /// The error, for people.
     pub error: Option<String>,
-    /// For people, where it differs.
+    /// The text for people, if it differs.
     pub session_log: Option<String>,
     /// Passed through to `tool.execution_complete`.
     pub telemetry: Option<Value>,
@@ -149,11 +149,11 @@ pub struct ExternalResult {
     pub binaries: Vec<(String, String)>,
     /// Structured blocks.
     pub contents: Vec<ContentBlock>,
-    /// What it found that the model may cite, as [`lodge_models::CitableSource`].
+    /// Sources that the model may cite, as [`lodge_models::CitableSource`].
     pub citable: Vec<Value>,
 }
 
-/// What the person answered.
+/// A person's answer to a question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserInputAnswer {
@@ -164,7 +164,7 @@ pub struct UserInputAnswer {
 }
 
 impl UserInputAnswer {
-    /// What the agent reads if the person does not answer.
+    /// The text for the agent if the person does not answer.
     pub fn left_open() -> Self {
         Self {
             answer: "(The person left the question open. Go on without the answer, or stop.)".to_owned(),
@@ -173,7 +173,7 @@ impl UserInputAnswer {
     }
 }
 
-/// How a form was answered.
+/// The answer to a form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ElicitationAnswer {
     /// `accept`, `decline` or `cancel`.
@@ -182,24 +182,24 @@ pub struct ElicitationAnswer {
     pub content: Option<Value>,
 }
 
-/// How a request to leave plan mode was answered.
+/// The answer to a request to leave plan mode.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitPlanAnswer {
     /// Whether the plan is approved.
     pub approved: bool,
-    /// Which of the offered actions was chosen.
+    /// The chosen action.
     pub selected_action: Option<String>,
-    /// Whether edits need no question from now on.
+    /// Whether edits need no approval from now on.
     pub auto_approve_edits: Option<bool>,
-    /// What the person says about it.
+    /// The person's feedback.
     pub feedback: Option<String>,
 }
 
-/// An open question, as shown to whoever asks what is pending.
+/// An open question, for clients that list them.
 #[derive(Debug, Clone)]
 pub struct PendingQuestion {
-    /// What to answer with.
+    /// The id for the answer.
     pub request_id: String,
     /// Its kind.
     pub kind: QuestionKind,
@@ -207,13 +207,13 @@ pub struct PendingQuestion {
     pub event: Event,
 }
 
-/// What the log says of a question.
+/// The log's description of a question.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     pub(crate) tool_call_id: Option<String>,
-    /// Stands for what exactly is asked.
+    /// Identifies exactly what is asked.
     pub(crate) digest: String,
-    /// Whether the answer's content must not be written down.
+    /// Whether the answer's content must not be recorded.
     pub(crate) is_private: bool,
 }
 
@@ -232,14 +232,14 @@ impl Entry {
         self.about.as_ref()
     }
 
-    /// False when nobody waits for it any more.
+    /// False if nobody waits for it any more.
     pub(crate) fn send(self, answer: Answer) -> bool {
         self.answer.send(answer).is_ok()
     }
 }
 
-/// The open questions of a session, as one of its agents holds them: anybody's can be answered, but only an agent itself
-/// takes its own back.
+/// The open questions of a session, as one of its agents holds them: every agent can answer all of them, but withdraws
+/// only its own.
 #[derive(Default)]
 pub(crate) struct Pending {
     all: Arc<Mutex<(u64, BTreeMap<String, Entry>)>>,
@@ -248,12 +248,12 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// The same questions, as somebody holds them who asks an attached client alone: they close when it leaves.
+    /// The same questions, for questions to one client: they close when it detaches.
     pub(crate) fn for_client(&self, client: crate::client::ClientId) -> Self {
         self.for_agent(format!("client {client}").into())
     }
 
-    /// The same questions, as a sub-agent holds them.
+    /// The same questions, for a sub-agent.
     pub(crate) fn for_agent(&self, agent_id: Arc<str>) -> Self {
         Self {
             all: self.all.clone(),
@@ -267,7 +267,7 @@ impl Pending {
         self.insert(request_id, kind, None)
     }
 
-    /// Opens a question that the log knows.
+    /// Opens a question that is in the log.
     pub(crate) fn open_about(&self, request_id: &str, kind: QuestionKind, about: About) -> oneshot::Receiver<Answer> {
         self.insert(request_id, kind, Some(about))
     }
@@ -293,7 +293,7 @@ impl Pending {
         receiver
     }
 
-    /// Remembers the event that asked, for [`Pending::list`].
+    /// Stores the event of a question, for [`Pending::list`].
     pub(crate) fn asked(&self, request_id: &str, event: Event) {
         if let Some(entry) = self.all.lock().1.get_mut(request_id) {
             entry.event = Some(event);
@@ -311,25 +311,25 @@ impl Pending {
         }
     }
 
-    /// Takes a question to answer it. None when it is not (or no longer) open, or of another kind.
+    /// Takes a question to answer it. None if it is not open, or of another kind.
     pub(crate) fn take(&self, request_id: &str, kind: QuestionKind) -> Option<Entry> {
         let mut inner = self.all.lock();
         inner.1.get(request_id).filter(|entry| entry.kind == kind)?;
         inner.1.remove(request_id)
     }
 
-    /// It could not be answered.
+    /// Returns a question that could not be answered.
     pub(crate) fn put_back(&self, request_id: &str, entry: Entry) {
         self.all.lock().1.insert(request_id.to_owned(), entry);
     }
 
-    /// Closes one, when nobody waits for it any more.
+    /// Closes a question for which nobody waits any more.
     pub(crate) fn close(&self, request_id: &str) {
         self.all.lock().1.remove(request_id);
     }
 
-    /// Closes all that this agent asked. Gives back those that nobody waits for any more, oldest first: whoever waits learns
-    /// of it by itself.
+    /// Closes all questions of this agent. Returns those for which nobody waits any more, oldest first; waiting ones
+    /// notice it themselves.
     pub(crate) fn clear(&self) -> Vec<PendingQuestion> {
         let mut inner = self.all.lock();
         let own = inner.1.extract_if(.., |_, entry| entry.owner == self.owner);
@@ -346,7 +346,7 @@ impl Pending {
         left.into_iter().filter_map(question).collect()
     }
 
-    /// The open ones, oldest first.
+    /// The open questions, oldest first.
     pub(crate) fn list(&self) -> Vec<PendingQuestion> {
         let inner = self.all.lock();
         let mut open: Vec<_> = inner
@@ -365,8 +365,8 @@ impl Pending {
     }
 }
 
-/// The id of a question about a tool call. It follows from the session and the call, so that a question asked again
-/// after a restart of the host has the same id, and the answer of a client that comes back still fits.
+/// The id of a question about a tool call. It is derived from the session and the call, so a question that is asked
+/// again after a restart has the same id, and the answer of a client that reconnects still fits.
 pub(crate) fn request_id(session: &str, call: &str, about: &str) -> String {
     Uuid::new_v5(
         &Uuid::NAMESPACE_URL,
@@ -375,8 +375,8 @@ pub(crate) fn request_id(session: &str, call: &str, about: &str) -> String {
     .to_string()
 }
 
-/// The id of `mcp.oauth_required` that a tool call waits on: the event does not name the call, and whoever shows calls
-/// wants to know.
+/// The id of `mcp.oauth_required` for which a tool call waits. The event does not name the call, but clients that show
+/// calls need it.
 pub fn sign_in_id(call: &str) -> String {
     Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("lodge:sign_in:{call}").as_bytes()).to_string()
 }

@@ -16,11 +16,11 @@ use crate::{
     turn::{Stop, Turn},
 };
 
-/// The model that stands for the provider's choice.
+/// The model id that stands for the provider's choice.
 const AUTO: &str = "auto";
 
 impl Turn {
-    /// Offers to go on with the provider's choice of a model. True when the call is to be made again.
+    /// Offers to continue with the provider's choice of a model. True if the call should be repeated.
     pub(crate) async fn switched_to_auto(&self, model: &Arc<dyn Model>, error: &ModelError) -> Result<bool, Stop> {
         let shared = &self.shared;
         let offered = error.kind == ErrorKind::RateLimit
@@ -53,8 +53,8 @@ impl Turn {
         Ok(true)
     }
 
-    /// Has the provider choose the model, where that is left to it and it has not chosen, or shall prefer something else from
-    /// now on. Without a choice the model is asked for by the name that stands for it.
+    /// Lets the provider choose the model, if the choice is the provider's and is not made yet, or its preference
+    /// changed. Without a choice, the model is called by the name that stands for it.
     pub(crate) async fn let_provider_choose(&self) -> Result<(), Stop> {
         let shared = &self.shared;
         let (model, auto) = {

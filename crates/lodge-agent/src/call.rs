@@ -29,18 +29,19 @@ use crate::{
     turn::{Stop, Turn},
 };
 
-/// How often a call is tried in all.
+/// Number of attempts of a call.
 const TRIES: u32 = 5;
-/// The longest wait that a server can impose on a turn; beyond it the person is told instead.
+/// The longest wait that a server can impose on a turn; beyond it, the error is reported instead.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Progress in bytes is told at this step, not at every chunk: it is a hint, and each costs every client an event.
+/// Progress in bytes is reported in these steps, not for every chunk: it is only a hint, and each event goes to every
+/// client.
 const BYTES_STEP: u64 = 2048;
 
-/// What clients have been told of a call so far.
+/// The streamed part of a call.
 struct Live<'a> {
     turn: &'a Turn,
     turn_id: &'a str,
-    /// The call came to its end, so what it said is recorded as a whole.
+    /// The call has ended, so its answer is recorded as a whole.
     ended: bool,
     streaming: bool,
     partial: Partial,
@@ -60,7 +61,8 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// A call that answers anew, or goes on with an answer that broke off when its turn failed or the host went down.
+    /// A call with a new answer, or one that continues an answer that broke off when its turn failed or the host
+    /// stopped.
     fn new(turn: &'a Turn, turn_id: &'a str) -> Self {
         let recorder = &turn.shared.recorder;
         let unfinished = recorder.facts(|facts| facts.unfinished.answer().cloned());
@@ -89,7 +91,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// An attempt begins. Calls have ids of their own in each; text goes on where clients saw it end.
+    /// Begins an attempt. Calls get new ids in each; text continues where clients saw it end.
     fn attempt(&mut self, request: &ModelRequest) {
         self.streaming = request.stream;
         self.text.restart();
@@ -136,7 +138,7 @@ impl<'a> Live<'a> {
                         }
                         self.pass_reasoning(text);
                     }
-                    // Other thoughts stand for themselves: nobody asked the model to go on with the first ones.
+                    // New reasoning stands by itself: the model was not asked to continue the first.
                     Piece::Other(text) => {
                         self.reasoning.replace(&text);
                         self.recorded_reasoning = 0;
@@ -155,7 +157,7 @@ impl<'a> Live<'a> {
         None
     }
 
-    /// Text after what clients have seen.
+    /// Adds text after what clients have seen.
     fn append_text(&mut self, text: String) {
         self.text.append(&text);
         self.pass_text(text);
@@ -171,7 +173,7 @@ impl<'a> Live<'a> {
         self.tell_reasoning(text);
     }
 
-    /// Thoughts that follow something else than thoughts are a block of their own.
+    /// Reasoning after anything else begins a new block.
     fn new_reasoning(&mut self) {
         self.reasoning_id = Uuid::new_v4().to_string();
         self.held_reasoning = Held::default();
@@ -181,8 +183,8 @@ impl<'a> Live<'a> {
         &self.reasoning.text()[self.recorded_reasoning..]
     }
 
-    /// Records thoughts as a whole once something else follows them. They stay recorded whatever becomes of the attempt: a
-    /// later one that thinks the same adds nothing, and one that thinks otherwise adds a block of its own.
+    /// Records reasoning as a whole once something else follows it. It stays recorded even if the attempt fails: the
+    /// same reasoning in a later attempt adds nothing, and different reasoning adds a block.
     fn end_reasoning(&mut self) {
         self.finish_reasoning();
         let content = self.unrecorded_reasoning().to_owned();
@@ -203,7 +205,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// What is left to record of the reasoning, with its id. An answer that came at once has all of it.
+    /// The reasoning that is not recorded yet, with its id. An answer that was not streamed has all of it.
     fn rest_of_reasoning(&self, whole: Option<&str>) -> Option<(String, String)> {
         let rest = match self.reasoning.text() {
             "" => whole.unwrap_or_default(),
@@ -212,7 +214,7 @@ impl<'a> Live<'a> {
         (!rest.is_empty()).then(|| (self.reasoning_id.clone(), rest.to_owned()))
     }
 
-    /// Tells what was held back.
+    /// Publishes text that was held back.
     fn finish(&mut self) {
         if let Some(text) = self.text.finish() {
             self.append_text(text);
@@ -275,7 +277,7 @@ impl<'a> Live<'a> {
 }
 
 impl Drop for Live<'_> {
-    /// Dropping is how a turn is stopped. What people saw of the answer by then is kept, for them and for the model.
+    /// A turn is stopped by dropping it. The part of the answer that people saw is kept, for them and for the model.
     fn drop(&mut self) {
         if !self.ended {
             self.end_reasoning();
@@ -288,7 +290,7 @@ impl Drop for Live<'_> {
 const EDITING_TOOLS: [&str; 3] = ["create", "edit", "apply_patch"];
 const EDIT_CLASSIFIER_VERSION: u64 = 1;
 
-/// Tells that a call is over when it goes. One that is dropped on its way was cancelled.
+/// Reports the end of a call when it is dropped. A call that is dropped before its end was cancelled.
 struct CallEnd<'a> {
     turn: &'a Turn,
     turn_id: &'a str,
@@ -310,11 +312,11 @@ impl Drop for CallEnd<'_> {
     }
 }
 
-/// A finished call with the ids its deltas carried.
+/// A finished call, with the ids of its deltas.
 pub(crate) struct Called {
     pub(crate) completion: Completion,
     message_id: String,
-    /// What is left to record of the reasoning, with its id.
+    /// The reasoning that is not recorded yet, with its id.
     reasoning: Option<(String, String)>,
     model: String,
     /// Number of the attempt, from 0.
@@ -372,7 +374,7 @@ impl Turn {
                 recoverable: true,
             };
             self.shared.hook(step).await?;
-            // Before the wait: people want to know what they wait for.
+            // Before the wait, so that people know why they wait.
             self.shared.recorder.note(AssistantTurnRetry {
                 turn_id: turn_id.into(),
                 model: Some(model.info().id.clone()),
@@ -383,7 +385,7 @@ impl Turn {
         }
     }
 
-    /// Waits for another attempt. People are told why, and how long it still takes.
+    /// Waits for another attempt. People see the reason and the remaining time.
     async fn wait(&self, pause: Duration, attempt: u32, error: &ModelError) {
         let until = Instant::now() + pause;
         let attempt = format!("attempt {} of {TRIES}", attempt + 1);
@@ -401,8 +403,8 @@ impl Turn {
         tell(format!("Trying again ({attempt})"));
     }
 
-    /// The call to make now, with whatever was changed since the last one.
-    /// `partial` is what clients have seen of the answer before the connection broke.
+    /// The request for the next call, with the latest settings. `partial` is the part of the answer that clients saw
+    /// before the connection broke.
     fn request(
         &self,
         attempt: u32,
@@ -522,7 +524,7 @@ impl Turn {
         })
     }
 
-    /// Records what the model said: reasoning, message, usage. Answers with the id of the message's event.
+    /// Records the model's answer: reasoning, message, usage. Returns the id of the message's event.
     pub(crate) fn record_answer(&self, called: Called, turn_id: &str) -> Result<Uuid, Stop> {
         let recorder = &self.shared.recorder;
         let Called {
@@ -547,7 +549,7 @@ impl Turn {
             ),
             ..usage(model.clone(), &completion, duration)
         };
-        // First of all: whatever becomes of the answer, the call was paid for.
+        // First of all: the call costs money, even if the answer cannot be used.
         recorder.record_usage(LodgeUsage {
             attempt: (attempt > 0).then(|| u64::from(attempt) + 1),
             ..spent(&used)
@@ -617,7 +619,7 @@ impl Turn {
     }
 }
 
-/// What a call used.
+/// The usage of a call.
 pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) -> AssistantUsage {
     let usage = &completion.usage;
     AssistantUsage {
@@ -673,14 +675,14 @@ fn copilot_usage(usage: &lodge_models::CopilotUsage) -> CopilotUsage {
     }
 }
 
-/// Records what a call used that is no part of the conversation, and tells it.
+/// Records and publishes the usage of a call outside the conversation.
 pub(crate) fn account(recorder: &Recorder, used: AssistantUsage) -> Result<(), LogError> {
     recorder.record_usage(spent(&used))?;
     recorder.note(used);
     Ok(())
 }
 
-/// What is recorded of it.
+/// The recorded part of a call's usage.
 pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
     LodgeUsage {
         model: usage.model.clone(),
@@ -697,7 +699,7 @@ pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
     }
 }
 
-/// Arguments as models write them: nothing at all means no arguments. The error says what they are not.
+/// Parses arguments as models write them: empty text means no arguments. The error says what is wrong.
 pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::answer::{ExitPlanAnswer, ExternalResult, UserInputAnswer};
 
-/// Names one attachment of one client, for as long as it lasts.
+/// Identifies one attachment of a client.
 pub type ClientId = u64;
 
 /// A client as it attaches.
@@ -18,7 +18,7 @@ pub type ClientId = u64;
 pub struct ClientSpec {
     /// Name for people and for logs.
     pub name: String,
-    /// What it can answer.
+    /// The questions that it can answer.
     pub can: Capabilities,
     /// Tools that it runs for the agent.
     pub tools: Vec<ClientTool>,
@@ -28,7 +28,7 @@ pub struct ClientSpec {
     pub calls: Arc<dyn ClientCalls>,
 }
 
-/// What a client says it can do.
+/// A client's capabilities.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// Answers `permission.requested`.
@@ -68,9 +68,9 @@ pub struct ClientTool {
     pub overrides_builtin: bool,
     /// Runs without asking for permission.
     pub skip_permission: bool,
-    /// Says of itself that it changes nothing, so plan mode lets it run.
+    /// Declares that it changes nothing, so plan mode lets it run.
     pub read_only: bool,
-    /// The turn ends with it: the model is not called again for its result.
+    /// Ends the turn: the model is not called again for its result.
     pub terminal: bool,
 }
 
@@ -96,27 +96,27 @@ pub struct ExitPlanQuestion {
     pub summary: String,
     /// The plan.
     pub plan_content: String,
-    /// What the person may choose.
+    /// The actions that the person may choose.
     pub actions: Vec<String>,
-    /// What is suggested.
+    /// The recommended action.
     pub recommended_action: String,
 }
 
-/// The offer to go on with the provider's choice of a model.
+/// The offer to continue with the provider's choice of a model.
 #[derive(Debug, Clone)]
 pub struct AutoModeQuestion {
     /// The request, as named in `auto_mode_switch.requested`.
     pub request_id: String,
-    /// The limit that was hit, in the provider's word.
+    /// The limit that was reached, in the provider's words.
     pub error_code: Option<String>,
     /// When it ends.
     pub retry_after_seconds: Option<u64>,
 }
 
-/// Calls from the agent to a client. Whoever does not implement one is not asked: `None` means "not mine to answer",
-/// and the question stays open for others.
+/// Calls from the agent to a client. The default implementations return `None`: the client does not answer, and the
+/// question stays open for others.
 pub trait ClientCalls: Send + Sync {
-    /// Invokes a hook; the output is what the hook wants changed.
+    /// Invokes a hook; the output contains the hook's changes.
     fn hook(&self, _hook_type: String, _input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
         Box::pin(ready(Ok(None)))
     }
@@ -128,23 +128,23 @@ pub trait ClientCalls: Send + Sync {
     fn exit_plan_mode(&self, _question: ExitPlanQuestion) -> BoxFuture<'static, Option<ExitPlanAnswer>> {
         Box::pin(ready(None))
     }
-    /// Asks whether to go on with the provider's choice of a model.
+    /// Asks whether to continue with the provider's choice of a model.
     fn auto_mode_switch(&self, _question: AutoModeQuestion) -> BoxFuture<'static, Option<AutoModeSwitchResponse>> {
         Box::pin(ready(None))
     }
-    /// Whether somebody watches through it who can sign in to an MCP server that a tool call needs.
+    /// Whether a person who uses the client can sign in to an MCP server for a tool call.
     fn signs_in(&self) -> bool {
         false
     }
-    /// The trace that a tool call belongs to, as a W3C `traceparent`, where the session is traced.
+    /// The trace of a tool call as a W3C `traceparent`, if the session is traced.
     fn traceparent(&self, _tool_call_id: &str) -> Option<String> {
         None
     }
-    /// The editor that it is, where it shows files to a person.
+    /// The editor, if the client is one that shows files to a person.
     fn editor(&self) -> Option<Arc<dyn Editor>> {
         None
     }
-    /// Runs a tool of the client within the host, where the client's face does that for it. The others are asked by
+    /// Runs a tool of the client in the host, if the client's face does that. Other tools are requested with
     /// `external_tool.requested`.
     fn run_tool(&self, _tool: &str, _arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
         None
@@ -160,7 +160,7 @@ pub struct NoCalls;
 
 impl ClientCalls for NoCalls {}
 
-/// Everybody attached, in the order of attachment.
+/// All attached clients, in the order of attachment.
 #[derive(Default)]
 pub(crate) struct Clients {
     next: ClientId,
@@ -193,7 +193,7 @@ impl Clients {
         self.iter().any(|client| can(&client.can))
     }
 
-    /// The calls of those who can, so that they can be made without holding a lock.
+    /// The calls of the clients with a capability, to be made without holding a lock.
     pub(crate) fn calls(&self, can: impl Fn(&Capabilities) -> bool) -> Vec<Arc<dyn ClientCalls>> {
         self.iter()
             .filter(|client| can(&client.can))
@@ -201,24 +201,24 @@ impl Clients {
             .collect()
     }
 
-    /// The trace that a tool call belongs to, where a client has the session traced.
+    /// The trace of a tool call, if a client traces the session.
     pub(crate) fn traceparent(&self, tool_call_id: &str) -> Option<String> {
         self.iter().find_map(|client| client.calls.traceparent(tool_call_id))
     }
 
-    /// The editor that files are read and written through: the newest.
+    /// The editor through which files are read and written: the newest.
     pub(crate) fn editor(&self) -> Option<Arc<dyn Editor>> {
         self.all.iter().rev().find_map(|(_, client)| client.calls.editor())
     }
 
-    /// Runs a tool within the host, where the client that brought it does so: the newest, as it is the one that answers.
+    /// Runs a tool in the host, for the newest client that does so with it.
     pub(crate) fn run_tool(&self, tool: &str, arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
         let brings = |client: &ClientSpec| client.tools.iter().any(|known| known.name == tool);
         let (_, newest) = self.all.iter().rev().find(|(_, client)| brings(client))?;
         newest.calls.run_tool(tool, arguments)
     }
 
-    /// Commands of all clients; of two with the same name the first counts.
+    /// Commands of all clients; of two with the same name, the first counts.
     pub(crate) fn commands(&self) -> Vec<CommandInfo> {
         let mut commands: Vec<CommandInfo> = Vec::new();
         for command in self.iter().flat_map(|client| &client.commands) {
@@ -229,13 +229,13 @@ impl Clients {
         commands
     }
 
-    /// Who runs a command.
+    /// The client that provides a command.
     pub(crate) fn has_command(&self, name: &str) -> Option<ClientId> {
         let has = |spec: &ClientSpec| spec.commands.iter().any(|command| command.name == name);
         self.all.iter().find(|(_, spec)| has(spec)).map(|(id, _)| *id)
     }
 
-    /// Tools of all clients; where two offer the same name the newest wins, as it is the one that will answer.
+    /// Tools of all clients; of two with the same name, the newest counts, because its client will answer.
     pub(crate) fn tools(&self) -> Vec<ClientTool> {
         let mut tools: Vec<ClientTool> = Vec::new();
         for tool in self.iter().flat_map(|client| &client.tools) {

@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl Shared {
-    /// What all of the session's agents have spent, as far as providers tell.
+    /// The spend of all agents of the session, as far as providers report it.
     pub(crate) fn spent(&self) -> f64 {
         self.root().recorder.facts(|facts| facts.totals.cost())
     }
 
-    /// Sets the limit; clients are told when it is another.
+    /// Sets the limit. Clients are notified if it changed.
     pub(crate) fn set_limit(&self, limit: Option<f64>) -> Result<(), LogError> {
         let before = std::mem::replace(&mut self.settings.lock().limit, limit);
         if before != limit {
@@ -40,7 +40,7 @@ pub fn limits(limit: Option<f64>) -> Option<SessionLimits> {
 }
 
 impl Turn {
-    /// What is left to spend, as the model is told before every call.
+    /// The rest of the limit, which the model sees before every call.
     pub(crate) fn limit_status(&self) -> Option<Message> {
         let root = self.shared.root();
         let limit = root.settings.lock().limit?;
@@ -52,8 +52,8 @@ impl Turn {
         Some(Message::User(vec![Part::Text(text.into())]))
     }
 
-    /// Goes on only within the limit. When it is used up, clients that said they would decide are asked; without one the turn
-    /// ends here.
+    /// Continues only within the limit. When it is used up, clients that declared it are asked; without one, the turn
+    /// ends.
     pub(crate) async fn within_limit(&self) -> Result<(), Stop> {
         let root = self.shared.root();
         loop {

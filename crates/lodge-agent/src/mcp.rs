@@ -29,11 +29,11 @@ use crate::{
     session::Shared,
 };
 
-/// How long a turn waits for servers that start; what comes later is there for the next model call.
+/// How long a turn waits for starting servers; later ones are available for the next model call.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest name a model may call a tool by.
+/// Limit for the name under which a model calls a tool.
 const NAME_BYTES: usize = 64;
-/// How much of what a server says about itself goes into the system prompt.
+/// How much of a server's own instructions goes into the system prompt.
 const INSTRUCTIONS_CHARACTERS: usize = 4_000;
 
 /// A tool of an MCP server, as the model may call it.
@@ -44,13 +44,13 @@ pub(crate) struct McpTool {
 }
 
 impl McpTool {
-    /// What people read.
+    /// The tool's title for people.
     pub(crate) fn title(&self) -> String {
         self.tool.title.clone().unwrap_or_else(|| self.tool.name.clone())
     }
 }
 
-/// The name a model calls a tool of a server by: both names, without what models do not take.
+/// The name under which a model calls a server's tool: both names, without characters that models do not accept.
 fn tool_name(server: &str, tool: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
@@ -63,14 +63,14 @@ fn tool_name(server: &str, tool: &str) -> String {
     if name.len() <= NAME_BYTES {
         return name;
     }
-    // Long names keep their beginning and stay apart.
+    // Long names keep their beginning and stay distinct.
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{server}/{tool}").as_bytes())
         .simple()
         .to_string();
     format!("{}_{}", &name[..NAME_BYTES - 9], &id[..8])
 }
 
-/// A server as events tell of it.
+/// A server's description in events.
 pub(crate) fn server_event(info: &ServerInfo) -> McpServer {
     McpServer {
         name: info.name.clone(),
@@ -97,7 +97,7 @@ fn status_event(status: Status) -> McpStatus {
     }
 }
 
-/// What a client brings has none of the sources that the vocabulary knows.
+/// Servers of clients have none of the sources in the vocabulary.
 pub(crate) fn source_event(source: Source) -> Option<McpSource> {
     match source {
         Source::User => Some(McpSource::User),
@@ -112,7 +112,8 @@ pub(crate) fn transport_event(kind: &str) -> McpTransport {
     kind.into()
 }
 
-/// Passes on what servers tell and ask. Holds the session weakly: servers must not keep it alive.
+/// Passes on notifications and requests of servers. It holds the session weakly, because servers must not keep it
+/// alive.
 pub(crate) struct McpOwner(pub(crate) Weak<Shared>);
 
 impl Owner for McpOwner {
@@ -139,7 +140,7 @@ impl Owner for McpOwner {
                 server.name,
                 server.left_out.join(", ")
             );
-            // A log that cannot be written is told by whoever writes next.
+            // The next writer reports a log that cannot be written.
             let _ = shared.warn_once("mcp", message);
         }
     }
@@ -186,7 +187,7 @@ impl Owner for McpOwner {
                 action: "cancel".into(),
                 content: None,
             };
-            // Held only while something is done: a form that waits keeps nobody in memory.
+            // Held only during an operation: an open form keeps no session in memory.
             let waiting = {
                 let Some(shared) = shared.upgrade() else {
                     return cancelled();

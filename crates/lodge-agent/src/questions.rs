@@ -17,7 +17,7 @@ use crate::{
     session::Shared,
 };
 
-/// The questions that the turn under way asked, by their ids. A fold of the log.
+/// The questions of the running turn, by id. A fold of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Questions(BTreeMap<String, RecordedQuestion>);
@@ -25,18 +25,18 @@ pub struct Questions(BTreeMap<String, RecordedQuestion>);
 /// A question, and its answer once there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedQuestion {
-    /// What was asked for.
+    /// The kind of question.
     pub kind: AskedKind,
-    /// The tool call that waits.
+    /// The tool call that waits for the answer.
     pub tool_call_id: Option<String>,
-    /// Stands for what exactly was asked.
+    /// Identifies exactly what was asked.
     pub digest: String,
     /// The answer.
     pub answer: Option<Value>,
 }
 
 impl Questions {
-    /// Takes one event into account.
+    /// Folds one event.
     pub(crate) fn fold(&mut self, payload: &Payload) {
         match payload {
             Payload::LodgeQuestion(asked) => {
@@ -67,8 +67,8 @@ impl Questions {
         self.0.get(request_id)
     }
 
-    /// Whether a call is about to ask, or to go on with an answer, when its turn is taken up. One that began to run is not
-    /// begun again, unless asking is all it does.
+    /// Whether a resumed call asks, or continues with an answer, before it runs. A call that began to run is not
+    /// started again, unless asking is all it does.
     pub(crate) fn holds_up(&self, call: &OpenCall) -> bool {
         let about = |question: &&RecordedQuestion| question.tool_call_id.as_ref() == Some(&call.id);
         let mut questions = self.0.values().filter(about);
@@ -80,7 +80,7 @@ impl Questions {
         questions.any(|question| !call.started || only_asks(&question.kind))
     }
 
-    /// Those that were answered, while the agent has not gone on with the answer.
+    /// The questions with answers that the agent has not used yet.
     pub(crate) fn answered(&self) -> Self {
         let answered = self.0.iter().filter(|(_, question)| question.answer.is_some());
         Self(answered.map(|(id, question)| (id.clone(), question.clone())).collect())
@@ -91,12 +91,12 @@ impl Questions {
     }
 }
 
-/// A question about to be asked.
+/// A question to ask.
 pub(crate) struct Question {
     pub(crate) request_id: String,
     pub(crate) kind: QuestionKind,
     pub(crate) about: About,
-    /// What is asked, in short.
+    /// The question in short.
     pub(crate) message: String,
 }
 
@@ -121,7 +121,7 @@ impl Question {
         }
     }
 
-    /// What is answered is nobody's business but the server's that asks.
+    /// The answer is only for the server that asks.
     pub(crate) fn private(mut self) -> Self {
         self.about.is_private = true;
         self
@@ -129,8 +129,8 @@ impl Question {
 }
 
 impl QuestionKind {
-    /// The word in the log. Answers of other kinds are not recorded: some are secrets, and some belong to a client that
-    /// is gone when the host is.
+    /// The question's kind in the log. Answers of other kinds are not recorded: some are secrets, and some belong to a
+    /// client that is gone when the host is.
     fn recorded(self) -> Option<AskedKind> {
         match self {
             Self::Permission => Some(AskedKind::Permission),
@@ -168,7 +168,7 @@ fn decode(kind: QuestionKind, answer: Value) -> Option<Answer> {
 }
 
 impl Shared {
-    /// Opens a question; the log has it when this returns. Whoever calls this tells clients.
+    /// Opens a question. It is in the log when this returns. The caller notifies clients.
     pub(crate) fn open_question(&self, question: Question) -> Result<oneshot::Receiver<Answer>, LogError> {
         let Question {
             request_id,
@@ -193,27 +193,27 @@ impl Shared {
         Ok(waiting)
     }
 
-    /// The answer that was given before the host went down, to this very question. It counts once.
+    /// The answer to exactly this question from before the host stopped. It is used once.
     pub(crate) fn earlier_answer(&self, question: &Question) -> Option<Answer> {
         let earlier = self.earlier_answers.lock().take(&question.request_id)?;
         let fits = earlier.digest == question.about.digest && Some(earlier.kind) == question.kind.recorded();
         decode(question.kind, earlier.answer.filter(|_| fits)?)
     }
 
-    /// Lets the turn that goes on find what was answered.
+    /// Makes earlier answers available to a resumed turn.
     pub(crate) fn read_earlier_answers(&self) {
         *self.earlier_answers.lock() = self.recorder.facts(|facts| facts.questions.answered());
     }
 
-    /// Answers with what a client said that was asked directly.
+    /// Answers with the response of a client that was called directly.
     pub(crate) fn answer_of_client(&self, request_id: &str, answer: Answer) {
         if let Err(error) = self.answer(request_id, answer, AnsweredBy::default()) {
             tracing::warn!(session = %self.id, %error, "an answer could not be recorded; the question stays open");
         }
     }
 
-    /// Answers an open question. The log has the answer before whoever asked goes on. False when the question is not (or no
-    /// longer) open, or of another kind.
+    /// Answers an open question. The answer is in the log before the agent continues. False if the question is not
+    /// open, or of another kind.
     pub(crate) fn answer(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, LogError> {
         let Some(open) = self.pending.take(request_id, answer.kind()) else {
             return Ok(false);

@@ -21,7 +21,7 @@ use uuid::Uuid;
 pub use self::pending::{PendingMessage, PendingMessages};
 use crate::{recorder::Recorder, redact::is_redacted, session::Shared, settings::Prompt};
 
-/// What is said to the running turn and no person sent: advice of hooks, and what a sub-agent is told. Kept in memory.
+/// Messages to the running turn that no person sent: advice of hooks, and messages to a sub-agent. Kept in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Interjections(Mutex<VecDeque<Prompt>>);
 
@@ -48,23 +48,23 @@ impl Interjections {
 pub(crate) struct Queue {
     live: Mutex<Live>,
     damage: OnceLock<String>,
-    /// What comes next may be something else than before.
+    /// Signals that the next message may have changed.
     pub(crate) changed: Notify,
 }
 
 #[derive(Default)]
 struct Live {
-    /// The message whose turn has begun, until the log has it as `user.message`.
+    /// The message whose turn has begun, until it is in the log as `user.message`.
     starting: Option<String>,
     /// Whether a client is attached that prepares messages.
     has_preparer: bool,
-    /// People see them as turns already.
+    /// Messages that people already see as turns.
     begun: HashSet<String>,
-    /// Prepared: their turns may begin.
+    /// Prepared messages, whose turns may begin.
     prepared: HashSet<String>,
-    /// Not wanted any more, and the log could not be told.
+    /// Withdrawn messages for which the log could not be written.
     unwanted: Vec<String>,
-    /// Messages as they were sent to this process, with what no log may hold: headers, and secrets in commands.
+    /// Messages as this process got them, with headers and secrets in commands, which no log may hold.
     sent: HashMap<String, Prompt>,
 }
 
@@ -73,12 +73,12 @@ impl Live {
         !self.unwanted.contains(&message.id) && self.starting.as_ref() != Some(&message.id)
     }
 
-    /// Whether it cannot begin yet. Without a client that prepares it, it waits until there is one.
+    /// Whether it cannot begin yet. If no client that prepares messages is attached, it waits for one.
     fn needs_preparation(&self, message: &PendingMessage) -> bool {
         message.needs_preparation() && !self.prepared.contains(&message.id)
     }
 
-    /// The message that can begin next. What is to steer a turn waits for one that people see begin.
+    /// The next message that can begin. A steering message waits for a message that people see as begun.
     fn next<'a>(&self, pending: &'a PendingMessages) -> Option<&'a PendingMessage> {
         let waits = |message: &&PendingMessage| self.waits(message) && !message.parked;
         let mut begun = pending.next.iter().filter(waits);
@@ -106,7 +106,7 @@ impl Live {
     }
 }
 
-/// Where a message is put.
+/// The place of a message in the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) lane: MessageLane,
@@ -128,32 +128,32 @@ impl Place {
     };
 }
 
-/// What a message that is accepted waits for before its turn can begin.
+/// What an accepted message needs before its turn can begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// Nothing.
     Ready,
-    /// Its preparation, if it needs any. Its turn is what comes next, and people see it begin.
+    /// Preparation, if it needs any. Its turn is next, and people see it begin.
     Beginning,
-    /// Its preparation, if it needs any, which begins when those before it are done.
+    /// Preparation, if it needs any, once the messages before it are done.
     Waiting,
 }
 
 impl Queue {
-    /// Brings what an earlier build kept in a file into the log.
+    /// Brings the queue file of an earlier build into the log.
     pub(crate) fn migrate(shared: &Shared) {
         if let Some(damage) = older::migrate(shared) {
             let _ = shared.queue.damage.set(damage);
         }
     }
 
-    /// That messages of an earlier build cannot be read, and where their file is now.
+    /// The warning about an unreadable queue of an earlier build, with the place of its file.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }
 
-    /// Accepts a message that has an id: the log has it when this returns. One that waits already stays where it is. Answers
-    /// with the event that says it, unless the log said the same before.
+    /// Accepts a message with an id: it is in the log when this returns. A queued message keeps its place. Returns the
+    /// event that says so, unless the log already said the same.
     pub(crate) fn accept(
         &self,
         recorder: &Recorder,
@@ -178,7 +178,7 @@ impl Queue {
         let mut item = QueuedMessage::from(&prompt);
         let known = recorder.facts(|facts| {
             let known = facts.pending.get(&id)?;
-            // That it is prepared now is nothing that it says.
+            // Whether it is prepared now is no part of its content.
             item.needs_preparation = known.item.needs_preparation;
             Some(known.item == item && !known.parked)
         });
@@ -211,13 +211,13 @@ impl Queue {
         Ok(recorded.map(|event| event.id()))
     }
 
-    /// Whether clients that prepare messages are attached.
+    /// Sets whether a client that prepares messages is attached.
     pub(crate) fn set_preparer(&self, attached: bool) {
         self.live.lock().has_preparer = attached;
         self.changed.notify_one();
     }
 
-    /// A client begins with a message that waits: people see its turn from now on. False when it waits no more.
+    /// Begins the preparation of a queued message: people see its turn from now on. False if it is no longer queued.
     pub(crate) fn prepare(&self, recorder: &Recorder, id: &str) -> Result<bool, LogError> {
         let mut live = self.live.lock();
         let waits = recorder.facts(|facts| facts.pending.get(id).is_some_and(|message| live.waits(message)));
@@ -229,7 +229,7 @@ impl Queue {
         Ok(waits)
     }
 
-    /// A message that waits, as it was sent to this process.
+    /// A queued message, as this process got it.
     pub(crate) fn sent(&self, recorder: &Recorder, id: &str) -> Option<(Prompt, MessageLane)> {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -239,19 +239,19 @@ impl Queue {
         })
     }
 
-    /// Whether people were shown a message as a turn by this process, and it was not said yet.
+    /// Whether this process showed a message as a turn that is not part of the conversation yet.
     pub(crate) fn has_begun(&self, id: &str) -> bool {
         self.live.lock().begun.contains(id)
     }
 
-    /// Whether a message waits and is not prepared.
+    /// Whether a message is queued and not prepared.
     pub(crate) fn awaits_preparation(&self, recorder: &Recorder, id: &str) -> bool {
         let live = self.live.lock();
         let awaits = |message: &PendingMessage| live.waits(message) && live.needs_preparation(message);
         recorder.facts(|facts| facts.pending.get(id).is_some_and(awaits))
     }
 
-    /// A message that people see as a turn and that was not said, as it would be said.
+    /// A message that people see as a turn, but that is not part of the conversation yet.
     pub(crate) fn unsaid(&self, recorder: &Recorder, id: &str) -> Option<Prompt> {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -260,14 +260,14 @@ impl Queue {
         })
     }
 
-    /// The message whose turn has begun, also for people, and that was not said.
+    /// The message whose turn has begun, also for people, and that is not part of the conversation yet.
     pub(crate) fn starting_unsaid(&self, recorder: &Recorder) -> Option<Prompt> {
         let live = self.live.lock();
         let id = live.starting.as_ref().filter(|id| live.begun.contains(*id))?;
         recorder.facts(|facts| Some(live.prompt(facts.pending.get(id)?, &MessageLane::Next)))
     }
 
-    /// Whether the message that comes next has to be prepared first, by a client that is there.
+    /// Whether the next message first has to be prepared by an attached client.
     pub(crate) fn next_needs_preparation(&self, recorder: &Recorder) -> bool {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -279,7 +279,7 @@ impl Queue {
         })
     }
 
-    /// Forgets messages that wait. Answers how many there were.
+    /// Removes queued messages. Returns how many there were.
     pub(crate) fn remove(&self, recorder: &Recorder, ids: Vec<String>, why: RemovalReason) -> Result<usize, LogError> {
         let known = |id: &String| recorder.facts(|facts| facts.pending.get(id).is_some());
         let ids: Vec<String> = ids.into_iter().filter(known).collect();
@@ -292,8 +292,8 @@ impl Queue {
         Ok(ids.len())
     }
 
-    /// Forgets one message that waits. Answers with the event that says it, if it waited: one with which a turn begins right now
-    /// is said.
+    /// Withdraws a queued message. Returns the event that says so, if it was queued. A message whose turn begins now
+    /// can no longer be withdrawn.
     pub(crate) fn withdraw(&self, recorder: &Recorder, id: &str) -> Result<Option<Uuid>, LogError> {
         let mut live = self.live.lock();
         let is_starting = live.starting.as_deref() == Some(id);
@@ -307,8 +307,8 @@ impl Queue {
         Ok(Some(removed.id()))
     }
 
-    /// Messages that wait for after the turn, and those for the running turn. Without a running turn the latter come first
-    /// among the former.
+    /// Messages for after the turn, and those for the running turn. If no turn runs, the latter are the first of the
+    /// former.
     pub(crate) fn waiting(&self, recorder: &Recorder, running: bool) -> (Vec<PendingMessage>, Vec<PendingMessage>) {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -322,13 +322,13 @@ impl Queue {
         })
     }
 
-    /// Whether a message waits that can begin.
+    /// Whether a queued message can begin.
     pub(crate) fn has_next(&self, recorder: &Recorder) -> bool {
         let live = self.live.lock();
         recorder.facts(|facts| live.next(&facts.pending).is_some())
     }
 
-    /// The message that comes next. Its turn begins.
+    /// Takes the next message. Its turn begins.
     pub(crate) fn take_next(&self, recorder: &Recorder) -> Option<Prompt> {
         let mut live = self.live.lock();
         let prompt = recorder.facts(|facts| {
@@ -339,23 +339,23 @@ impl Queue {
         Some(prompt)
     }
 
-    /// The id of the message that comes next.
+    /// The id of the next message.
     pub(crate) fn next_id(&self, recorder: &Recorder) -> Option<String> {
         let live = self.live.lock();
         recorder.facts(|facts| Some(live.next(&facts.pending)?.id.clone()))
     }
 
-    /// Whether a turn has begun whose message is no part of the conversation yet.
+    /// Whether a turn has begun whose message is not part of the conversation yet.
     pub(crate) fn is_starting(&self) -> bool {
         self.live.lock().starting.is_some()
     }
 
-    /// Whether the turn of this message has begun, and the message is no part of the conversation yet.
+    /// Whether the turn of this message has begun, and it is not part of the conversation yet.
     pub(crate) fn is_starting_with(&self, id: &str) -> bool {
         self.live.lock().starting.as_deref() == Some(id)
     }
 
-    /// The message whose turn has begun is part of the conversation.
+    /// The message whose turn has begun is now part of the conversation.
     pub(crate) fn begun(&self) {
         let mut live = self.live.lock();
         if let Some(id) = live.starting.take() {
@@ -363,12 +363,12 @@ impl Queue {
         }
     }
 
-    /// The turn ends before it came to its message, which waits on.
+    /// The turn ended before it reached its message, which stays queued.
     pub(crate) fn begins_later(&self) {
         self.live.lock().starting = None;
     }
 
-    /// The turn is over. If its message did not become part of the conversation, it is not wanted any more.
+    /// The turn is over. If its message did not become part of the conversation, it is removed.
     pub(crate) fn turn_ended(&self, recorder: &Recorder, why: RemovalReason) {
         let Some(id) = self.live.lock().starting.take() else {
             return;
@@ -378,21 +378,21 @@ impl Queue {
         }
     }
 
-    /// A message that waits has another one in its place.
+    /// Replaces a queued message with another one.
     pub(crate) fn supersede(&self, recorder: &Recorder, id: &str) {
         if let Err(error) = self.withdraw(recorder, id) {
             self.untold(id, &error);
         }
     }
 
-    /// A message is not wanted any more. The log hears of it with the next one that is accepted.
+    /// A message is withdrawn, but the log could not be written. It is recorded with the next accepted message.
     fn untold(&self, id: &str, error: &LogError) {
         tracing::warn!(%error, "cannot record that a message left the queue");
         self.live.lock().unwanted.push(id.to_owned());
         self.changed.notify_one();
     }
 
-    /// What is to be said to the running turn next.
+    /// The next message for the running turn.
     pub(crate) fn next_steering(&self, recorder: &Recorder) -> Option<Prompt> {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -405,21 +405,21 @@ impl Queue {
         })
     }
 
-    /// A message was said to the running turn.
+    /// A message was sent into the running turn.
     pub(crate) fn steered(&self, id: Option<&String>) {
         if let Some(id) = id {
             self.live.lock().forget(id);
         }
     }
 
-    /// A message is part of the conversation, without a turn of the model's.
+    /// A message became part of the conversation without a model turn.
     pub(crate) fn concluded(&self, id: &str) {
         let mut live = self.live.lock();
         live.starting.take_if(|starting| starting == id);
         live.forget(id);
     }
 
-    /// Gives a message that waits another text. Answers whether that changed anything.
+    /// Changes the text of a queued message. Returns whether it changed.
     pub(crate) fn reword(
         &self,
         recorder: &Recorder,
@@ -446,7 +446,8 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Puts messages first, in this order. Only the message that a turn is about to begin with stays ahead of them.
+    /// Moves messages to the front, in this order. Only the message with which a turn is about to begin stays ahead of
+    /// them.
     pub(crate) fn put_first(
         &self,
         recorder: &Recorder,
@@ -463,7 +464,7 @@ impl Queue {
         Ok(moved.id())
     }
 
-    /// The message that comes next, if it is a command of which only the log tells, with stars where a secret was.
+    /// The next message, if it is a command known only from the log, where stars replace a secret.
     pub(crate) fn next_garbled(&self, recorder: &Recorder) -> Option<String> {
         let live = self.live.lock();
         recorder.facts(|facts| {

@@ -23,13 +23,13 @@ use crate::{AgentError, facts::Facts, redact::Secrets, rewound, transcript::Tran
 /// How often the facts are saved at most while turns follow each other quickly.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-/// Where events go once they are safe. Must not block: the session's lock is held.
+/// Receives events once they are safe. Must not block: the session's lock is held.
 pub trait Publish: Send + Sync {
     /// Takes an event.
     fn publish(&self, event: &Event);
 }
 
-/// Opens a session's log anew, after another process has written to it.
+/// Opens a session's log again, after another process has written to it.
 pub type Reopen = Box<dyn Fn() -> Result<Box<dyn SessionLog>, LogError> + Send>;
 
 struct Inner {
@@ -37,17 +37,18 @@ struct Inner {
     reopen: Reopen,
     head: Option<Uuid>,
     facts: Facts,
-    /// Read from the log when the first model call needs it, so that opening a session costs nothing that grows with it.
+    /// Read from the log when the first model call needs it, so that opening a session costs nothing that grows with
+    /// the log.
     transcript: Option<Transcript>,
     /// When the facts were last saved.
     saved: Option<Instant>,
-    /// What no event may hold.
+    /// Secrets that no event may hold.
     secrets: Arc<Secrets>,
     /// Whether clients know that the last sync failed.
     told_unsynced: bool,
-    /// Whether what was taken back last is kept, because it can still be put back.
+    /// Whether the last rewind can still be undone.
     can_undo: bool,
-    /// What waits for a log elsewhere, where there is one.
+    /// Events that wait for a log elsewhere, if there is one.
     outbox: Option<Outbox>,
 }
 
@@ -59,8 +60,8 @@ pub(crate) struct Recorder {
     lane: Option<Lane>,
 }
 
-/// What makes events those of one sub-agent. They stand in the session's log among all others; what they add up to is
-/// the sub-agent's own.
+/// The identity of a sub-agent, stamped on its events. They are in the session's log with all others; the facts folded
+/// from them are the sub-agent's own.
 struct Lane {
     agent_id: Arc<str>,
     tool_call_id: String,
@@ -68,7 +69,7 @@ struct Lane {
 }
 
 impl Recorder {
-    /// Over an opened log whose facts are known.
+    /// A recorder for an opened log with known facts.
     pub(crate) fn new(
         log: Box<dyn SessionLog>,
         reopen: Reopen,
@@ -103,18 +104,18 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything that was recorded so far is safe, wherever it has to be. Whoever answers a client, or does what
-    /// must not be done twice, waits for this first.
+    /// Waits until everything recorded so far is safe, wherever it has to be. To be awaited before a client gets an
+    /// answer, and before anything that must not be done twice.
     pub(crate) async fn durable(&self) -> Result<(), LogError> {
         outbox::durable(&self.inner).await
     }
 
-    /// Waits until a log elsewhere is lost to this host; false when that does not happen any more.
+    /// Waits until a log elsewhere is lost to this host; false if that can no longer happen.
     pub(crate) fn lost(&self) -> impl Future<Output = bool> + Send + use<> {
         outbox::lost_to_us(&self.inner)
     }
 
-    /// A recorder for a sub-agent of this session that a tool call started.
+    /// A recorder for a sub-agent that a tool call started.
     pub(crate) fn for_agent(&self, agent_id: Arc<str>, tool_call_id: &str) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -127,14 +128,14 @@ impl Recorder {
         }
     }
 
-    /// Makes an event of the agent that this recorder is for, and sends it on its way.
+    /// Creates an event of this recorder's agent: chains, writes, folds and publishes it.
     pub(crate) fn record(&self, payload: impl Into<Payload>) -> Result<Event, LogError> {
         self.inner
             .lock()
             .record(payload.into(), self.lane.as_ref(), &*self.publish)
     }
 
-    /// Makes a message of an answer that broke off, where nobody goes on with it. Only while no model is called.
+    /// Turns an unfinished answer into a message, if nobody continues it. Only while no model is called.
     pub(crate) fn settle_answer(&self) -> Result<(), LogError> {
         if let Some(message) = self.facts(|facts| facts.unfinished.message()) {
             self.record(message)?;
@@ -142,7 +143,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Like [`Recorder::record`] for an event that speaks of the conversation as it is when the event is recorded.
+    /// Like [`Recorder::record`], for an event made from the conversation at the moment of recording.
     pub(crate) fn record_from<P: Into<Payload>>(
         &self,
         make: impl FnOnce(&mut Transcript) -> P,
@@ -155,15 +156,15 @@ impl Recorder {
         inner.record(payload.into(), self.lane.as_ref(), &*self.publish)
     }
 
-    /// Like [`Recorder::record`] for an event that nobody needs later and whose loss nobody can mend: a failure to write
-    /// has been told already by the event before it.
+    /// Like [`Recorder::record`], for an event that may be lost: a failure to write was already reported by the event
+    /// before it.
     pub(crate) fn note(&self, payload: impl Into<Payload>) {
         if let Err(error) = self.record(payload) {
             tracing::warn!(%error, "an event could not be recorded");
         }
     }
 
-    /// Tells clients, and nobody else, of something that could not be written.
+    /// Publishes an event to clients only, because it could not be written.
     pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) -> Event {
         let mut inner = self.inner.lock();
         let agent = self.lane.as_ref().map(|lane| lane.agent_id.clone());
@@ -173,27 +174,27 @@ impl Recorder {
         event
     }
 
-    /// What no event may hold.
+    /// Secrets that no event may hold.
     pub(crate) fn secrets(&self) -> Arc<Secrets> {
         self.inner.lock().secrets.clone()
     }
 
-    /// Keeps tool-call arguments for the message that is recorded next.
+    /// Keeps the exact arguments of tool calls for the next message.
     pub(crate) fn keep_verbatim(&self, calls: &[ToolCall]) -> Result<(), LogError> {
         self.with_transcript(|transcript| transcript.keep_verbatim(calls))
     }
 
-    /// The messages for a call of a model that takes images, or does not.
+    /// The messages for a model call, with or without images.
     pub(crate) fn messages(&self, vision: bool) -> Result<Vec<Message>, LogError> {
         self.with_transcript(|transcript| transcript.messages(vision))
     }
 
-    /// Number of entries in the conversation and about how many tokens they take.
+    /// Number of entries in the conversation, and approximately how many tokens they take.
     pub(crate) fn size(&self) -> Result<(usize, u64), LogError> {
         self.with_transcript(|transcript| (transcript.len(), transcript.tokens()))
     }
 
-    /// The tool calls that have no result.
+    /// Tool calls without a result.
     pub(crate) fn open_calls(&self) -> Result<Option<(Uuid, Vec<ToolCall>)>, LogError> {
         self.with_transcript(|transcript| transcript.open_calls())
     }
@@ -205,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// Looks at the facts of the agent that this recorder is for.
+    /// Reads the facts of this recorder's agent.
     pub(crate) fn facts<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
         match &self.lane {
             None => look(&self.inner.lock().facts),
@@ -213,13 +214,13 @@ impl Recorder {
         }
     }
 
-    /// Looks at the facts of the whole session, also from a sub-agent.
+    /// Reads the facts of the whole session, also for a sub-agent.
     pub(crate) fn session_facts<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
         look(&self.inner.lock().facts)
     }
 
-    /// Records what a model call used. Before the first such record of a session that an earlier build counted for, what
-    /// it had counted is recorded, too.
+    /// Records the usage of a model call. If an earlier build counted usage for the session, that count is recorded
+    /// first.
     pub(crate) fn record_usage(&self, usage: LodgeUsage) -> Result<(), LogError> {
         let mut inner = self.inner.lock();
         if let Some(carried) = inner.facts.totals.carried() {
@@ -229,18 +230,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// Changes what no event says: sums over the whole session that are counted as they happen.
+    /// Changes sums over the whole session that no event contains.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.inner.lock().facts);
     }
 
-    /// Asks for what was written to reach the disk, as the policy says.
+    /// Requests a sync to the disk, as the policy says.
     pub(crate) fn sync(&self) {
         let ticket = self.inner.lock().log.request_sync();
         self.tell_failure(ticket);
     }
 
-    /// Tells clients when a sync that was asked for fails: what they saw may not survive the machine.
+    /// Warns clients if a requested sync fails: events that they saw may not survive a power cut.
     fn tell_failure(&self, ticket: SyncTicket) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
@@ -267,8 +268,8 @@ impl Recorder {
         });
     }
 
-    /// As [`Recorder::sync`], and now and then the facts with it: what a killed host had counted since is read from the
-    /// log, or was no more than a second's worth.
+    /// Like [`Recorder::sync`], and from time to time also saves the facts. Anything newer is read from the log again
+    /// after a kill, or is at most a second old.
     pub(crate) fn sync_and_save(&self) {
         let mut inner = self.inner.lock();
         inner.compact();
@@ -280,7 +281,7 @@ impl Recorder {
         self.tell_failure(ticket);
     }
 
-    /// As [`Recorder::sync`], with the facts.
+    /// Like [`Recorder::sync`], and saves the facts.
     pub(crate) fn save(&self) {
         let mut inner = self.inner.lock();
         inner.compact();
@@ -289,13 +290,13 @@ impl Recorder {
         self.tell_failure(ticket);
     }
 
-    /// Runs something between two events: nothing is recorded or published meanwhile.
+    /// Runs a function between two events: nothing is recorded or published meanwhile.
     pub(crate) fn paused<T>(&self, run: impl FnOnce(&dyn SessionLog) -> T) -> T {
         run(&*self.inner.lock().log)
     }
 
-    /// Takes the conversation back to before an event, and forgets what was folded from it and all after it. What hangs
-    /// beside the chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
+    /// Rewinds the conversation to before an event, and folds the rest again. Events beside the chain stay: they
+    /// describe the session, not the conversation. Returns how many events were removed.
     pub(crate) fn rewind(&self, to: Uuid) -> Result<u64, AgentError> {
         let mut inner = self.inner.lock();
         inner.check_written()?;
@@ -321,8 +322,8 @@ impl Recorder {
         Err(AgentError::Refused(format!("Event not found: {to}")))
     }
 
-    /// Puts back what was taken back last, and tells it again. False when there is nothing to put back; refused when
-    /// something was said since. What a process that died had begun to put back is completed.
+    /// Undoes the last rewind, and publishes the events again. False if there is nothing to undo; refused if messages
+    /// were added since. An undo that a dead process began is completed.
     pub(crate) fn put_back(&self) -> Result<bool, AgentError> {
         let mut inner = self.inner.lock();
         inner.check_written()?;
@@ -354,8 +355,8 @@ impl Recorder {
         Ok(!missing.is_empty())
     }
 
-    /// Takes what rewinds hid out of the log's file, and has the log brought to the disk. It is tried again at the next
-    /// occasion when it fails, or when the rewind is not in the file yet.
+    /// Removes hidden events from the log's file, and syncs it. Repeated at the next occasion if it fails, or if the
+    /// rewind is not in the file yet.
     fn compact(&self) {
         let mut inner = self.inner.lock();
         if inner.outbox.is_some() {
@@ -369,7 +370,7 @@ impl Recorder {
     }
 }
 
-/// An event as clients see it. They know a rewind by the event that the SDKs' schema has for it.
+/// An event as clients see it: they get a rewind as the event of the SDKs' schema.
 fn shown(event: Event) -> Event {
     let Some(rewound) = event.get::<LodgeRewound>() else {
         return event;
@@ -381,12 +382,12 @@ fn shown(event: Event) -> Event {
     Event::new(event.parent_id(), None, told)
 }
 
-/// How many of some events are of the chain.
+/// How many of these events are in the chain.
 fn chain_length(events: &[Event]) -> u64 {
     events.iter().filter(|event| !event.is_beside()).count() as u64
 }
 
-/// The ids of the messages among some events.
+/// The ids of the messages among these events.
 fn messages(events: &[Event]) -> Vec<String> {
     let own = events.iter().filter(|event| event.agent_id().is_none());
     own.filter_map(|event| event.get::<UserMessage>()?.message_id.clone())
@@ -394,7 +395,7 @@ fn messages(events: &[Event]) -> Vec<String> {
 }
 
 impl Inner {
-    /// Hands an event on, or keeps it until what was recorded before it is safe.
+    /// Publishes an event, or keeps it until everything before it is safe.
     fn publish(&mut self, event: &Event, publish: &dyn Publish) {
         match &mut self.outbox {
             None => publish.publish(event),
@@ -406,7 +407,7 @@ impl Inner {
         }
     }
 
-    /// Refuses what needs all that was recorded to be in the file.
+    /// Refuses operations that need every recorded event to be in the file.
     fn check_written(&self) -> Result<(), AgentError> {
         match &self.outbox {
             Some(outbox) if !outbox.is_empty() => Err(AgentError::Refused(
@@ -416,7 +417,7 @@ impl Inner {
         }
     }
 
-    /// The events of the log, those that wait to be written with them, without what rewinds hide.
+    /// The events of the log, and those still to be written, without hidden ones.
     fn events(&self) -> Result<impl Iterator<Item = Result<Event, LogError>> + use<>, LogError> {
         let mut waiting: Vec<Event> = self.outbox.iter().flat_map(Outbox::unwritten).cloned().collect();
         // Before a rewind, everything is written.
@@ -425,8 +426,8 @@ impl Inner {
         Ok(hide(rewind, written).chain(waiting.into_iter().map(Ok)))
     }
 
-    /// The events of the chain that come after one of them, or all without one, with what goes with them, oldest first.
-    /// Nothing when it is not there.
+    /// The events after one of the chain, or all of them, with those that belong to them, oldest first. `None` if that
+    /// event does not exist.
     fn since(&self, parent: Option<Uuid>) -> Result<Option<Vec<Event>>, LogError> {
         let mut since = Vec::new();
         let mut found = parent.is_none();
@@ -444,7 +445,7 @@ impl Inner {
         Ok(found.then_some(since))
     }
 
-    /// Has the chain go on from `head` with some events, in place of those that went, in one step; and tells both.
+    /// Continues the chain from `head` with other events, in place of the removed ones, in one step; publishes both.
     fn append_after(
         &mut self,
         head: Option<Uuid>,
@@ -488,7 +489,7 @@ impl Inner {
         }
     }
 
-    /// Folds the log anew, after more than an append.
+    /// Folds the log again, after more than an append.
     fn read_anew(&mut self) -> Result<(), LogError> {
         self.transcript = None;
         let mut facts = Facts::default();
@@ -543,7 +544,7 @@ impl Inner {
         Ok(event)
     }
 
-    /// Another process has this session open, too, and wrote to its log. What it wrote is taken in as if it had happened
+    /// Another process also has this session open, and wrote to its log. Its events are treated as if they had happened
     /// here.
     fn catch_up(&mut self, publish: &dyn Publish) -> Result<(), LogError> {
         let folded = self.log.end();
@@ -554,7 +555,7 @@ impl Inner {
         for recorded in self.log.read_back()? {
             let Recorded { position, event } = recorded?;
             if position < folded {
-                // What was folded is still what comes before: it ends with the event that ours ended with.
+                // The facts are still valid for the part before: it ends with our last event.
                 let ours = Some(event.id()) == self.head || event.is_beside() && event.parent_id() == self.head;
                 known = ours && next == folded;
                 break;
@@ -564,7 +565,7 @@ impl Inner {
         }
         self.head = self.log.last_id();
         if !known {
-            // The log was cut back to before what we know: begin again.
+            // The log was cut back to before our state: begin again.
             return self.read_anew();
         }
         for event in missed.iter().rev() {
@@ -589,7 +590,7 @@ impl Inner {
     }
 
     fn save_facts(&mut self) -> SyncTicket {
-        // The facts may know more than the file, and then they are not what the file adds up to.
+        // The facts may be ahead of the file, and then they do not match it.
         if self.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty()) {
             return self.log.request_sync();
         }

@@ -90,7 +90,7 @@ impl Actor {
             Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
             Change::Customization(change) => {
                 change.apply(&mut self.shared.settings.lock().customization);
-                // They are looked for when they are needed next.
+                // They are searched for again when they are needed.
                 *self.shared.custom.lock() = Loaded::default();
                 self.skills_told = false;
             }
@@ -117,7 +117,7 @@ impl Actor {
         Ok(())
     }
 
-    /// The agent works in all directories of its session, or in those that were chosen for it.
+    /// The agent works in all directories of its session, or in those chosen for it.
     fn change_directories(&self, further: &[PathBuf], chosen: Option<&[PathBuf]>) -> Result<(), AgentError> {
         let texts = |all: &[PathBuf]| all.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
         let directories = LodgeDirectories {
@@ -183,7 +183,7 @@ impl Actor {
             }
             QueueChange::Reorder(order) => {
                 let mut sorted = ids(&waiting);
-                // Stable: what is not named stays behind, in the order it had.
+                // A stable sort: messages that are not named keep their order behind the others.
                 sorted.sort_by_key(|id| order.iter().position(|named| named == id).unwrap_or(usize::MAX));
                 if sorted != ids(&waiting) {
                     queue.put_first(recorder, MessageLane::Next, sorted)?;
@@ -194,7 +194,7 @@ impl Actor {
                 Some(_) => usize::from(queue.reword(recorder, &id, text, display_text)?),
                 None => return Ok(0),
             },
-            // A command is nothing to tell the model.
+            // A command cannot be sent to the model.
             QueueChange::Steer(id) => match find(&id).filter(|found| turn_runs && found.item.command.is_none()) {
                 Some(_) => {
                     let order = ids(&steering).into_iter().chain([id]).collect();
@@ -208,7 +208,7 @@ impl Actor {
         Ok(changed)
     }
 
-    /// Puts a new message before the one that has this place, while a turn runs.
+    /// Inserts a new message at this position, while a turn runs.
     fn insert(&mut self, at: usize, prompt: Prompt) -> Result<usize, AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
         let before = queue.waiting(recorder, true).0.into_iter().nth(at);
@@ -220,7 +220,7 @@ impl Actor {
         Ok(1)
     }
 
-    /// Refuses what another program's agent cannot do: it keeps the conversation by itself.
+    /// Refuses operations that another program's agent cannot do, because it keeps the conversation itself.
     pub(super) fn only_with_models(&self, what: &str) -> Result<(), AgentError> {
         let settings = self.shared.settings.lock();
         match Program::behind(&*settings.model) {
@@ -244,13 +244,13 @@ impl Actor {
         }
         let back = self.shared.recorder.put_back()?;
         if back {
-            // No log has it, and who follows takes the last turn for unfinished without.
+            // No log has it, and without it a listener would take the last turn for unfinished.
             self.tell_idle(crate::turn::Ended::Finished);
         }
         Ok(back)
     }
 
-    /// Shows a command and its answer like a turn, but for the model.
+    /// Shows a command and its answer like a turn, but not to the model.
     pub(super) fn commanded(&mut self, [id, text, answer]: [String; 3]) -> Result<(), AgentError> {
         if self.running.is_some() {
             return Err(AgentError::Busy);
@@ -275,7 +275,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Begins with what waits, where nothing runs and no client has to prepare it first. Answers whether a turn begins.
+    /// Starts the next queued message, if nothing runs and no client has to prepare it first. Returns whether a turn
+    /// begins.
     pub(super) fn go_on(&mut self) -> bool {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
         let can = self.running.is_none() && !queue.next_needs_preparation(recorder) && queue.has_next(recorder);

@@ -12,7 +12,7 @@ use crate::{
     customize::{Customized, agent_info, skill_info},
 };
 
-/// Makes something be, or not be, among what is off.
+/// Adds something to the disabled set, or removes it.
 fn switch<T: Ord>(disabled: &mut BTreeSet<T>, what: T, on: bool) {
     if on {
         disabled.remove(&what);
@@ -22,7 +22,7 @@ fn switch<T: Ord>(disabled: &mut BTreeSet<T>, what: T, on: bool) {
 }
 
 impl Actor {
-    /// Looks for skills and agents, unless that was done.
+    /// Looks for skills and agents, unless that was already done.
     pub(super) async fn load(&mut self) {
         let (skills, agents) = {
             let loaded = self.shared.custom.lock();
@@ -64,7 +64,7 @@ impl Actor {
         (settings.customization.clone(), settings.cwd.clone())
     }
 
-    /// Files that could not be used are told once, in one line each.
+    /// Reports unusable files once, in one line each.
     fn warn(&self, kind: &str, errors: &[String]) {
         for error in errors {
             self.shared.recorder.note(SessionWarning {
@@ -92,7 +92,7 @@ impl Actor {
         });
     }
 
-    /// Turns something on or off. False when there is no such thing.
+    /// Turns something on or off. False if it does not exist.
     pub(super) async fn enable(&mut self, what: Customized, on: bool) -> Result<bool, AgentError> {
         self.load().await;
         match what {

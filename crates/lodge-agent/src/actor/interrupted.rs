@@ -14,27 +14,27 @@ use crate::{
     turn::{self, Start},
 };
 
-/// For how long a turn of another process is waited for. One that was killed may take a moment to be gone, and whoever killed
-/// it goes on at once.
+/// How long to wait for a turn of another process. A killed process may take a moment to end, while its killer
+/// continues at once.
 const DYING: Duration = Duration::from_secs(1);
 
-/// For how long an answer that came before its question waits for it.
+/// How long an early answer waits for its question.
 const EARLY_ANSWER: Duration = Duration::from_secs(5);
 
-/// How often a session's directory is tried to be locked, and how long is waited in between.
+/// How often locking a session's directory is tried, and the pause between attempts.
 const LEASE_TRIES: u32 = 5;
 const LEASE_PAUSE: Duration = Duration::from_millis(1);
 
 impl Actor {
-    /// Makes sure that no other process runs a turn in this session, for as long as one runs here. The lock is on the
-    /// session's directory; where that cannot be locked there are no other processes to fear.
+    /// Makes sure that no other process runs a turn in this session while one runs here. The lock is on the session's
+    /// directory; if that cannot be locked, there are no other processes.
     pub(super) fn lease(&mut self) -> Result<(), AgentError> {
         if self.lease.is_none() {
             self.lease = std::fs::File::open(&self.shared.dir).ok();
         }
         for _ in 0..LEASE_TRIES {
             match self.lease.as_ref().map(std::fs::File::try_lock) {
-                // Perhaps somebody only looks whether it is locked.
+                // Another process may only be checking whether it is locked.
                 Some(Err(std::fs::TryLockError::WouldBlock)) => std::thread::sleep(LEASE_PAUSE),
                 _ => return Ok(()),
             }
@@ -42,9 +42,10 @@ impl Actor {
         Err(AgentError::InUse)
     }
 
-    /// Waits for a while until no other process runs a turn in this session. If one goes on, [`Actor::lease`] says so.
+    /// Waits for a while until no other process runs a turn in this session. If one still runs, [`Actor::lease`]
+    /// reports it.
     pub(super) async fn wait_for_others(&mut self) {
-        // While something is done here, there is no other.
+        // While work is done here, there is no other process.
         if self.shared.busy.load(Ordering::Acquire) {
             return;
         }
@@ -61,8 +62,8 @@ impl Actor {
         }
     }
 
-    /// After a restart open questions are asked again under the ids that clients know: an answer may come before the
-    /// question does, and waits for it then.
+    /// After a restart, open questions are asked again under the ids that clients know. An answer may come before its
+    /// question, and then waits for it.
     pub(super) fn answer(
         &self,
         id: String,
@@ -80,7 +81,7 @@ impl Actor {
         });
     }
 
-    /// Goes on with what was open, or waited, when the host went down.
+    /// Resumes work that was open or waiting when the host stopped.
     pub(super) fn take_up(&mut self) -> Result<bool, AgentError> {
         self.park()?;
         let open_turn = self.shared.recorder.facts(|facts| facts.open_turn.clone());
@@ -111,7 +112,7 @@ impl Actor {
         Ok(open || waits)
     }
 
-    /// The message whose turn is under way, or comes next.
+    /// The message whose turn is running, or comes next.
     fn next_message(&self) -> Option<String> {
         let recorder = &self.shared.recorder;
         let open = recorder.facts(|facts| facts.open_turn.as_ref().and(facts.last_turn.clone()));
@@ -121,8 +122,8 @@ impl Actor {
         }
     }
 
-    /// Sets aside the message whose turn brought the host down twice: it must not do so again and again. Other messages go
-    /// on, and a person decides about this one.
+    /// Parks the message whose turn brought the host down twice, so that it does not happen again and again. Other
+    /// messages continue, and a person decides about this one.
     fn park(&mut self) -> Result<(), AgentError> {
         let Some(message_id) = self.next_message().filter(|_| self.running.is_none()) else {
             return Ok(());
@@ -131,7 +132,7 @@ impl Actor {
         let retried = recorder.facts(|facts| facts.retried.clone().filter(|(message, _)| *message == message_id));
         let open = recorder.facts(|facts| facts.open_turn.is_some());
         let text = match (retried.map_or(0, |(_, times)| times), open) {
-            // The first time is known by the turn that was open, the second by its retry.
+            // The first time is known from the open turn, the second from its retry.
             (1.., true) => {
                 self.lease()?;
                 let settled = self.settle_interrupted();
@@ -155,7 +156,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Like [`Actor::settle_interrupted`], when nothing follows it.
+    /// Like [`Actor::settle_interrupted`], if nothing follows it.
     pub(super) fn settle_alone(&mut self) -> Result<bool, AgentError> {
         if self.running.is_some() {
             return Ok(false);
@@ -166,8 +167,8 @@ impl Actor {
         settled
     }
 
-    /// Calls the model again where a turn failed. Tool calls that the host did not live to finish are not run again: the
-    /// model is told that they were interrupted.
+    /// Calls the model again after a failed turn. Interrupted tool calls do not run again; the model learns that they
+    /// were interrupted.
     pub(super) fn resume(&mut self) -> Result<bool, AgentError> {
         if self.running.is_some() {
             return Err(AgentError::Busy);
@@ -189,7 +190,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// A turn that the host did not live to finish is closed before anything new begins.
+    /// Closes a turn that was running when the host stopped, before anything new begins.
     pub(super) fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
         let recorder = &self.shared.recorder;
         if self.running.is_some() {
@@ -209,7 +210,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Whether a turn runs that goes on only when a client answers, and no client is there.
+    /// Whether the running turn only waits for clients, and none is attached.
     pub(super) fn waits_for_nobody(&self) -> bool {
         let open = self
             .shared
@@ -223,7 +224,8 @@ impl Actor {
             && asked >= open
     }
 
-    /// Stops as if the host had gone down: the log says what is open, and whoever takes the session up decides about it.
+    /// Stops as if the host had stopped: the log says what is open, and the client that resumes the session decides
+    /// about it.
     pub(super) async fn rest_in_the_log(&mut self) {
         if let Some(running) = self.running.take() {
             running.task.abort();

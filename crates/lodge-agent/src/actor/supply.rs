@@ -46,7 +46,7 @@ impl Actor {
             }
             (previous, previous_effort, settings.reasoning_effort.clone())
         };
-        // The log has it as the session's model already; it only was not at hand when the session came back.
+        // In the log, it already is the session's model; it only was not available when the session was read back.
         if known && previous.info().id != model.info().id && previous_effort == effort {
             return Ok(());
         }

@@ -19,14 +19,14 @@ struct Kept {
     accepted: Vec<Prompt>,
 }
 
-/// Brings messages from the file into the log, once. Answers what became of a file that cannot be read, for people.
+/// Brings messages from the file into the log, once. Returns a warning about an unreadable file.
 pub(super) fn migrate(shared: &Shared) -> Option<String> {
     let path = shared.dir.join(FILE);
     let kept = match read(&path) {
         Ok(kept) => kept?,
         Err(error) => return Some(set_aside(&path, &error)),
     };
-    // Another process has them.
+    // They belong to another process.
     if kept.pid != std::process::id() && lives(kept.pid) {
         return None;
     }
@@ -49,7 +49,7 @@ pub(super) fn migrate(shared: &Shared) -> Option<String> {
     None
 }
 
-/// In the order in which they are said; without what is in the log.
+/// In the order of the queue, without messages that are in the log.
 fn waiting(kept: Kept, facts: &Facts) -> Vec<(String, Prompt)> {
     let last = facts.last_message_id.as_deref();
     let all = kept.starting.into_iter().chain(kept.steering).chain(kept.waiting);
@@ -77,7 +77,7 @@ fn read(path: &Path) -> io::Result<Option<Kept>> {
     }
 }
 
-/// Messages that somebody was told are accepted are not overwritten because they cannot be read.
+/// Accepted messages are not overwritten because they cannot be read.
 fn set_aside(path: &Path, error: &io::Error) -> String {
     let aside = path.with_extension(format!("damaged-{}.json", uuid::Uuid::new_v4().simple()));
     let became = match std::fs::rename(path, &aside) {

@@ -8,35 +8,35 @@ use uuid::Uuid;
 
 use crate::settings::{Delivery, Prompt};
 
-/// So many accepted messages are remembered, so that one that is sent again is recognised.
+/// Number of accepted messages that are remembered, so that one that is sent again is recognised.
 const RECENT: usize = 256;
 
-/// The messages that wait, and which ones were accepted lately. A fold of the log.
+/// The queued messages, and those accepted lately. A fold of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PendingMessages {
-    /// For after the running turn, the next one first.
+    /// Messages for after the running turn, the next one first.
     pub next: Vec<PendingMessage>,
-    /// For the running turn.
+    /// Messages for the running turn.
     pub steer: Vec<PendingMessage>,
     /// Ids of accepted messages as short numbers, oldest first: sessions are many, and ids are long.
     recent: VecDeque<u64>,
 }
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingMessage {
     /// Its id.
     pub id: String,
-    /// What it says, without what no log may hold.
+    /// Its content, without secrets and headers.
     pub item: QueuedMessage,
-    /// Whether it waits for a person to say what shall become of it.
+    /// Whether it waits for a person's decision.
     #[serde(default)]
     pub parked: bool,
 }
 
 impl PendingMessages {
-    /// Takes one event into account.
+    /// Folds one event.
     pub fn fold(&mut self, payload: &Payload) {
         match payload {
             Payload::LodgeMessageQueued(queued) => self.queued(queued),
@@ -59,7 +59,7 @@ impl PendingMessages {
             Payload::LodgeMessageRemoved(removed) => {
                 for id in &removed.ids {
                     self.take(id);
-                    // Whoever sends it again means it.
+                    // The sender may send it again on purpose.
                     let key = key(id);
                     self.recent.retain(|known| *known != key);
                 }
@@ -85,7 +85,7 @@ impl PendingMessages {
         self.recent.push_back(key(&queued.message_id));
     }
 
-    /// A message is part of the conversation.
+    /// A message became part of the conversation.
     fn said(&mut self, message: &UserMessage) {
         let Some(id) = &message.message_id else { return };
         if self.take(id).is_some() {
@@ -119,23 +119,23 @@ impl PendingMessages {
         self.next.iter_mut().chain(&mut self.steer)
     }
 
-    /// In the order in which they come when no turn runs.
+    /// In the order in which they come if no turn runs.
     pub fn all(&self) -> impl Iterator<Item = &PendingMessage> {
         self.steer.iter().chain(&self.next)
     }
 
-    /// One of them.
+    /// A queued message.
     pub fn get(&self, id: &str) -> Option<&PendingMessage> {
         self.all().find(|known| known.id == id)
     }
 
-    /// Whether a message with this id was accepted lately and waits no more: it was said.
+    /// Whether a message with this id was accepted lately and is no longer queued.
     pub fn was_said(&self, id: &str) -> bool {
         self.get(id).is_none() && self.recent.contains(&key(id))
     }
 }
 
-/// The same in every build: the numbers are kept beside the log.
+/// The same in every build, because the numbers are stored beside the log.
 fn key(id: &str) -> u64 {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).as_u64_pair().0
 }
@@ -165,12 +165,12 @@ impl From<&Prompt> for QueuedMessage {
 }
 
 impl PendingMessage {
-    /// Whether its turn begins when a client that prepares messages says so.
+    /// Whether its turn begins only when a client that prepares messages starts it.
     pub fn needs_preparation(&self) -> bool {
         self.item.needs_preparation == Some(true)
     }
 
-    /// The message as it is said. What was sent with it and no log may hold is gone.
+    /// The message as a prompt. Parts that no log may hold are missing.
     pub fn prompt(&self, lane: &MessageLane) -> Prompt {
         Prompt {
             delivery: match lane {

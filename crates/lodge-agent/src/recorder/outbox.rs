@@ -15,14 +15,14 @@ use tokio::sync::{Notify, watch};
 
 use super::{Inner, Publish, shown};
 
-/// The most that may wait: while nothing comes through, a session goes on for so long and no longer.
+/// Limit for waiting events: if nothing can be sent, a session continues until then.
 const MOST_BYTES: usize = 16 << 20;
-/// The most that is sent at once. A longer event goes alone.
+/// Limit for one run. A longer event is sent alone.
 const MOST_AT_ONCE: usize = 256 << 10;
 
-/// Where a session's events have to be before anybody hears of them.
+/// A log elsewhere, which must have a session's events before anybody sees them.
 pub trait RemoteLog: Send {
-    /// Keeps some events, all or none. After an error it is not asked again, because nobody knows where that log ends.
+    /// Stores events, all or none. It is not called again after an error, because nobody knows where that log ends.
     fn append<'a>(&'a mut self, events: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 }
 
@@ -30,11 +30,11 @@ pub trait RemoteLog: Send {
 pub struct Remote {
     /// The log.
     pub log: Box<dyn RemoteLog>,
-    /// Asked right before something is done that must not be done twice.
+    /// Checked right before anything that must not be done twice.
     pub may_act: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// How far the log elsewhere has come.
+/// Progress of the log elsewhere.
 #[derive(Clone, Default)]
 struct Progress {
     committed: u64,
@@ -44,7 +44,7 @@ struct Progress {
 pub(super) struct Outbox {
     waiting: VecDeque<Event>,
     bytes: usize,
-    /// How many events of the log were put here so far.
+    /// Number of events put here so far.
     recorded: u64,
     progress: watch::Sender<Progress>,
     wake: Arc<Notify>,
@@ -52,7 +52,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Whether an event of the log may be put here.
+    /// Checks whether an event can be added.
     pub(super) fn check(&self) -> Result<(), LogError> {
         if let Some(reason) = &self.progress.borrow().failed {
             return Err(lost(reason));
@@ -63,7 +63,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes an event that nobody may see yet. Gives it back when nothing is before it that has to be safe first.
+    /// Adds an event that nobody may see yet. Returns it if nothing before it has to be safe first.
     pub(super) fn hold(&mut self, event: Event) -> Option<Event> {
         let is_logged = !event.is_ephemeral();
         if !is_logged && self.waiting.is_empty() {
@@ -76,7 +76,7 @@ impl Outbox {
         None
     }
 
-    /// The events of the log that are not in its file yet.
+    /// Events that are not in the log's file yet.
     pub(super) fn unwritten(&self) -> impl Iterator<Item = &Event> {
         self.waiting.iter().filter(|event| !event.is_ephemeral())
     }
@@ -85,7 +85,7 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// What is sent next.
+    /// The next run of events.
     fn run(&self) -> Vec<Event> {
         let mut bytes = 0;
         let mut run = Vec::new();
@@ -99,7 +99,7 @@ impl Outbox {
         run
     }
 
-    /// Lets go of so many events of the log, and of all others up to the next one that has to wait.
+    /// Releases this many events of the log, and all others up to the next one that has to wait.
     fn release(&mut self, mut logged: usize) -> Vec<Event> {
         let mut released = Vec::new();
         while let Some(event) = self.waiting.front() {
@@ -125,7 +125,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        // The task that empties it has nothing more to wait for.
+        // The task that empties it has nothing left to wait for.
         self.wake.notify_one();
     }
 }
@@ -134,7 +134,7 @@ fn lost(reason: &str) -> LogError {
     LogError::Uncommitted { reason: reason.into() }
 }
 
-/// Waits until everything that was recorded so far is safe, and this host may act on it.
+/// Waits until everything recorded so far is safe, and checks that this host may act on it.
 pub(super) async fn durable(inner: &Mutex<Inner>) -> Result<(), LogError> {
     let (recorded, mut progress, may_act) = match &inner.lock().outbox {
         None => return Ok(()),
@@ -152,8 +152,8 @@ pub(super) async fn durable(inner: &Mutex<Inner>) -> Result<(), LogError> {
     }
 }
 
-/// Waits until the log elsewhere is lost to this host. False when the recorder is gone before that, or there is no such log. It
-/// keeps nothing of the session alive.
+/// Waits until the log elsewhere is lost to this host. False if the recorder is dropped first, or there is no such log.
+/// It does not keep the session alive.
 pub(super) fn lost_to_us(inner: &Mutex<Inner>) -> impl Future<Output = bool> + Send + use<> {
     let progress = inner.lock().outbox.as_ref().map(|outbox| outbox.progress.subscribe());
     async move {
@@ -191,7 +191,7 @@ async fn commit_all(
     publish: Arc<dyn Publish>,
 ) {
     loop {
-        // As long as something waits, the recorder stays: what was recorded is brought home also when nobody holds it any more.
+        // The recorder stays as long as something waits, even if nobody holds it any more.
         let Some(recorder) = inner.upgrade() else { return };
         let run = recorder.lock().outbox.as_ref().map(Outbox::run).unwrap_or_default();
         if run.is_empty() {
@@ -201,7 +201,7 @@ async fn commit_all(
         }
         let appended = remote.append(&run).await;
         let mut inner = recorder.lock();
-        // What is safe elsewhere and not in the file is found again when the session is opened next.
+        // Events that are safe elsewhere but not in the file are fetched when the session is next opened.
         let written = appended.and_then(|()| inner.log.append_all(&run).map(drop).map_err(|error| error.to_string()));
         let head = inner.head;
         let secrets = inner.secrets.clone();

@@ -2,7 +2,7 @@
 
 use lodge_tools::custom::{AgentDefinition, AgentSource};
 
-/// Tools that only look.
+/// Read-only tools.
 const LOOKING: &[&str] = &[
     "view",
     "grep",
@@ -15,7 +15,7 @@ const LOOKING: &[&str] = &[
     "skill",
 ];
 
-/// All of them, in the order models are told about them.
+/// All of them, in the order in which models see them.
 pub(crate) fn all() -> Vec<AgentDefinition> {
     let agent = |name: &str, display: &str, description: &str, tools: Option<&[&str]>, prompt: &str| AgentDefinition {
         name: name.to_owned(),

@@ -16,12 +16,12 @@ pub use registry::{TaskInfo, TaskStatus};
 pub(crate) use run::{Spawn, settle_interrupted};
 pub(crate) use tools::{read_agent_spec, skill_spec, task_spec};
 
-/// How deep sub-agents may start sub-agents, unless the settings say otherwise.
+/// Default for how deeply sub-agents may be nested.
 const MAX_DEPTH: usize = 3;
-/// How many may run at the same time in a session, unless the settings say otherwise.
+/// Default for how many sub-agents may run at the same time in a session.
 const MAX_RUNNING: usize = 16;
 
-/// What is set about sub-agents.
+/// Settings of sub-agents.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SubagentSettings {
     /// By kind of agent.
@@ -30,20 +30,20 @@ pub struct SubagentSettings {
     pub disabled: Vec<String>,
     /// How many may run at the same time.
     pub max_running: Option<usize>,
-    /// How deep they may start others.
+    /// How deeply they may be nested.
     pub max_depth: Option<usize>,
 }
 
-/// What is set about one kind of agent.
+/// Settings of one kind of agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SubagentOverride {
-    /// The model it runs with.
+    /// Its model.
     pub model: Option<String>,
-    /// The effort it reasons with.
+    /// Its reasoning effort.
     pub effort: Option<String>,
 }
 
-/// What makes a [`Shared`] that of a sub-agent.
+/// The part of a [`Shared`] that makes it a sub-agent's.
 pub(crate) struct Sub {
     /// The session itself.
     pub(crate) root: Arc<Shared>,
@@ -55,7 +55,7 @@ pub(crate) struct Sub {
 }
 
 impl Shared {
-    /// The session's own: settings that hold for everybody in it are there.
+    /// The session's own, with the settings that apply to all its agents.
     pub(crate) fn root(&self) -> &Shared {
         self.sub.as_ref().map_or(self, |sub| &sub.root)
     }
@@ -64,7 +64,7 @@ impl Shared {
         self.sub.as_ref().map_or(0, |sub| sub.depth)
     }
 
-    /// Whether this agent may start others.
+    /// Whether this agent may start sub-agents.
     pub(crate) fn may_delegate(&self) -> bool {
         let most = self.root().settings.lock().subagents.max_depth.unwrap_or(MAX_DEPTH);
         self.depth() < most

@@ -15,26 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::Interjections;
 
-/// Ended sub-agents that are remembered.
+/// How many ended sub-agents are remembered.
 const MAX_ENDED: usize = 64;
-/// Lines of activity that are remembered of each.
+/// How many lines of activity of each are remembered.
 const MAX_LINES: usize = 20;
 
-/// How a sub-agent is doing.
+/// The state of a sub-agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
-    /// It works.
+    /// It is running.
     Running,
     /// It has answered.
     Completed,
-    /// It could not.
+    /// It failed.
     Failed,
-    /// Somebody stopped it.
+    /// It was stopped.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -45,22 +45,22 @@ impl TaskStatus {
     }
 }
 
-/// What can change about a sub-agent.
+/// The changing state of a sub-agent.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) status: TaskStatus,
     pub(crate) background: bool,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) took: Option<Duration>,
-    /// The answer, or why there is none.
+    /// The answer, or the reason why there is none.
     pub(crate) result: String,
-    /// Whether a person said no to something it wanted.
+    /// Whether a person rejected one of its requests.
     pub(crate) rejected: bool,
 }
 
 /// One sub-agent.
 pub(crate) struct Task {
-    /// Its id, as events carry it.
+    /// Its id in events.
     pub(crate) id: Arc<str>,
     /// The tool call that started it.
     pub(crate) tool_call_id: String,
@@ -69,7 +69,7 @@ pub(crate) struct Task {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) prompt: String,
-    /// The model that was asked for by name.
+    /// The model requested by name.
     pub(crate) asked_model: Option<String>,
     pub(crate) model: String,
     /// The sub-agent that started it.
@@ -77,20 +77,20 @@ pub(crate) struct Task {
     pub(crate) started: Timestamp,
     pub(crate) began: Instant,
     pub(crate) cancel: CancellationToken,
-    /// What is said to it while it works.
+    /// Messages sent to it while it runs.
     pub(crate) interjections: Arc<Interjections>,
     pub(crate) state: watch::Sender<State>,
     pub(crate) activity: Mutex<Activity>,
 }
 
-/// What a sub-agent was seen doing.
+/// The visible activity of a sub-agent.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     pub(crate) lines: VecDeque<(String, Timestamp)>,
     pub(crate) intent: Option<String>,
     pub(crate) response: Option<String>,
     pub(crate) tool_calls: u64,
-    /// What a hook wants to be its answer.
+    /// The answer that a hook put in place of its own.
     pub(crate) changed: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Task {
         self.parent.is_none() && !self.state.borrow().background
     }
 
-    /// Waits for its end, or for its being put in the background.
+    /// Waits until it ends, or is moved to the background.
     pub(crate) async fn wait(&self, until: impl FnMut(&State) -> bool) -> State {
         let mut changes = self.state.subscribe();
         match changes.wait_for(until).await {
@@ -159,10 +159,10 @@ impl Task {
     }
 }
 
-/// A sub-agent as clients are told of it.
+/// A sub-agent's description for clients.
 #[derive(Debug, Clone)]
 pub struct TaskInfo {
-    /// Its id, as events carry it.
+    /// Its id in events.
     pub id: String,
     /// The tool call that started it.
     pub tool_call_id: String,
@@ -170,11 +170,11 @@ pub struct TaskInfo {
     pub agent_type: String,
     /// Its name for people.
     pub display_name: String,
-    /// What it does, in a few words.
+    /// A short description.
     pub description: String,
-    /// What it was told.
+    /// Its prompt.
     pub prompt: String,
-    /// How it is doing.
+    /// Its state.
     pub status: TaskStatus,
     /// Whether nobody waits for it.
     pub background: bool,
@@ -184,21 +184,21 @@ pub struct TaskInfo {
     pub started: Timestamp,
     /// When it ended.
     pub ended: Option<Timestamp>,
-    /// How long it worked.
+    /// How long it ran.
     pub active: Duration,
-    /// The model that was asked for by name.
+    /// The model requested by name.
     pub asked_model: Option<String>,
-    /// The model it runs with.
+    /// Its model.
     pub model: String,
     /// Why it failed.
     pub error: Option<String>,
     /// What it answered.
     pub result: Option<String>,
-    /// The last thing it said.
+    /// Its latest text.
     pub latest_response: Option<String>,
-    /// What it said it is about to do.
+    /// Its latest stated intent.
     pub latest_intent: Option<String>,
-    /// What it did last.
+    /// Its latest activity.
     pub lines: Vec<(String, Timestamp)>,
 }
 
@@ -217,7 +217,7 @@ struct Inner {
 }
 
 impl Agents {
-    /// Takes one in, unless too many run.
+    /// Adds one, unless too many are running.
     pub(crate) fn add(&self, task: Arc<Task>, most: usize) -> Result<(), String> {
         let mut inner = self.inner.lock();
         let running = inner.tasks.iter().filter(|task| task.running()).count();
@@ -246,13 +246,13 @@ impl Agents {
         self.inner.lock().tasks.iter().map(|task| task.info()).collect()
     }
 
-    /// Those that still work.
+    /// Those that are running.
     pub(crate) fn running(&self) -> Vec<Arc<Task>> {
         let inner = self.inner.lock();
         inner.tasks.iter().filter(|task| task.running()).cloned().collect()
     }
 
-    /// Forgets one that has ended.
+    /// Removes one that has ended.
     pub(crate) fn remove(&self, id: &str) -> bool {
         let mut inner = self.inner.lock();
         let before = inner.tasks.len();
@@ -260,12 +260,12 @@ impl Agents {
         inner.tasks.len() < before
     }
 
-    /// Stops all of them, and waits until each has said so.
+    /// Stops all of them, and waits until each has ended.
     pub(crate) async fn stop_all(&self) {
         self.stop(|_| true).await;
     }
 
-    /// Stops some of them, and waits until each has said so. Answers how many.
+    /// Stops some of them, and waits until each has ended. Returns how many.
     pub(crate) async fn stop(&self, which: impl Fn(&Task) -> bool) -> usize {
         let mut running = self.running();
         running.retain(|task| which(task));
@@ -292,7 +292,7 @@ impl Agents {
         self.inner.lock().notices.push_back((id, notice));
     }
 
-    /// What the model must be told, oldest first.
+    /// The next notice for the model, oldest first.
     pub(crate) fn take_notice(&self) -> Option<SystemNotification> {
         self.inner.lock().notices.pop_front().map(|(_, notice)| notice)
     }
@@ -301,7 +301,7 @@ impl Agents {
         !self.inner.lock().notices.is_empty()
     }
 
-    /// The model has asked for it and knows.
+    /// The model has read the result itself.
     pub(crate) fn drop_notice(&self, id: &str) {
         self.inner.lock().notices.retain(|(of, _)| &**of != id);
     }
