@@ -1,5 +1,7 @@
 //! The screen.
 
+use std::ops::Range;
+
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
@@ -287,30 +289,36 @@ fn put(buffer: &mut Buffer, rows: &[Line], from: usize) {
 
 /// Marks words in a row.
 fn mark(row: &mut Line, words: &str, style: Style) {
-    let words = words.to_lowercase();
-    if !row.to_string().to_lowercase().contains(&words) {
-        return;
-    }
-    let spans = std::mem::take(&mut row.spans);
-    for span in spans {
-        let lower = span.content.to_lowercase();
-        // Letters whose small form is longer cannot be found by their place.
-        if lower.len() != span.content.len() {
-            row.spans.push(span);
-            continue;
-        }
+    for span in std::mem::take(&mut row.spans) {
+        let piece = |range: Range<usize>, style: Style| Span::styled(span.content[range].to_owned(), style);
         let mut from = 0;
-        for (at, found) in lower.match_indices(&words) {
-            row.spans
-                .push(Span::styled(span.content[from..at].to_owned(), span.style));
-            let end = at + found.len();
-            row.spans
-                .push(Span::styled(span.content[at..end].to_owned(), span.style.patch(style)));
-            from = end;
+        for found in places(&span.content, words) {
+            row.spans.push(piece(from..found.start, span.style));
+            row.spans.push(piece(found.clone(), span.style.patch(style)));
+            from = found.end;
         }
-        row.spans
-            .push(Span::styled(span.content[from..].to_owned(), span.style));
+        row.spans.push(piece(from..span.content.len(), span.style));
     }
+}
+
+/// Where words are in a text, large or small. A small letter may be shorter or longer than the large one.
+fn places(text: &str, words: &str) -> Vec<Range<usize>> {
+    let words: String = words.chars().flat_map(char::to_lowercase).collect();
+    let mut small = String::with_capacity(text.len());
+    // The letter that each byte of `small` is made from.
+    let mut letters = Vec::with_capacity(text.len());
+    for (at, letter) in text.char_indices() {
+        small.extend(letter.to_lowercase());
+        letters.resize(small.len(), at..at + letter.len_utf8());
+    }
+    let mut places: Vec<Range<usize>> = Vec::new();
+    for (at, found) in small.match_indices(&words).filter(|(_, found)| !found.is_empty()) {
+        let place = letters[at].start..letters[at + found.len() - 1].end;
+        if places.last().is_none_or(|last| last.end <= place.start) {
+            places.push(place);
+        }
+    }
+    places
 }
 
 /// How long ago a turn began.
@@ -322,5 +330,29 @@ fn elapsed(started: &str) -> String {
     match seconds {
         ..60 => format!("{seconds} s"),
         _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_where_they_are_whatever_their_letters_weigh() {
+        for (text, words, expected) in [
+            ("One one", "ONE", &[(0, 3), (4, 7)][..]),
+            // Their small letters are longer, shorter, and two.
+            ("\u{23a}\u{2126}", "\u{3c9}", &[(2, 5)]),
+            ("\u{212a}g \u{130}n", "kg", &[(0, 4)]),
+            ("\u{130}i", "i", &[(0, 2), (2, 3)]),
+            ("aaa", "aa", &[(0, 2)]),
+            ("one", "", &[]),
+        ] {
+            let found: Vec<_> = places(text, words).iter().map(|at| (at.start, at.end)).collect();
+            assert_eq!(found, expected, "{text:?} {words:?}");
+        }
+        let mut row = Line::from("\u{23a}\u{2126}!");
+        mark(&mut row, "\u{3c9}", Style::new().bold());
+        assert_eq!(row.to_string(), "\u{23a}\u{2126}!");
     }
 }
