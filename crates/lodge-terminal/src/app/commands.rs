@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{App, Effect, overlay::Overlay};
 use crate::{
+    plain::plain,
     theme::{Scheme, Theme},
     vim::Vim,
 };
@@ -144,7 +145,8 @@ impl App {
         });
         match answer {
             Some(answer) => {
-                self.effects.push(Effect::Copy(answer));
+                // What is pasted into another program must not steer it either.
+                self.effects.push(Effect::Copy(plain(&answer)));
                 self.tell("The last answer is on the clipboard, if your terminal allows it (OSC 52).");
             }
             None => self.tell("There is no answer yet."),

@@ -309,6 +309,15 @@ fn what_an_agent_writes_has_no_effect_on_the_terminal() {
         "{text:?}"
     );
     assert!(!text.contains("\u{1b}[31m") && text.contains("[2Jgone"), "{text:?}");
+    // A program into which the copy is pasted would take this for the end of what is pasted.
+    let mut app = self::app(json!([turn("t", "say", "one\u{1b}[201~\nrm x")]));
+    type_in(&mut app, "/copy");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let copied = effects.iter().find_map(|effect| match effect {
+        Effect::Copy(text) => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(copied, Some("one\u{fffd}[201~\nrm x"));
 }
 
 /// What the host answers when it is asked to complete.
