@@ -112,10 +112,12 @@ impl Home {
     pub fn ensure(&self) -> Result<(), LogError> {
         let Some(lock) = &self.lock else { return Ok(()) };
         make_dirs(&self.store)?;
+        // Only one at a time: two would keep each other from taking the new lock.
+        let mut lock = lock.lock();
         let path = HomeLock::path(&self.path);
         if !path.try_exists().map_err(LogError::io("look for", &path))? {
             // Our lock is on a file that nobody can find any more: a second host would not be stopped by it.
-            *lock.lock() = HomeLock::take(&self.path, self.exclusive)?;
+            *lock = HomeLock::take(&self.path, self.exclusive)?;
         }
         Ok(())
     }

@@ -257,3 +257,20 @@ fn a_live_log_that_was_deleted_comes_back_whole() {
     drop(log);
     assert_eq!(t.store().open("s").unwrap().log.count(), 2);
 }
+
+#[test]
+fn a_home_whose_lock_was_deleted_is_locked_again_by_whoever_comes_first() {
+    let t = TestHome::new();
+    for _ in 0..100 {
+        std::fs::remove_file(t.home.path().join("lodge.lock")).unwrap();
+        let ready = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    ready.wait();
+                    t.home.ensure().unwrap();
+                });
+            }
+        });
+    }
+}
