@@ -19,6 +19,7 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 static PIPE: LazyLock<Option<ChildStdin>> = LazyLock::new(|| {
     use std::os::unix::process::CommandExt;
     let guard = Command::new(PROGRAM.get()?)
+        .arg0("lodge")
         .arg(GUARD)
         .arg(process::host())
         .stdin(Stdio::piped())

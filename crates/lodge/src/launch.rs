@@ -28,6 +28,15 @@ pub(crate) fn program() -> io::Result<PathBuf> {
     Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
 }
 
+/// The program that runs here, whatever becomes of its file: another version that took its place may not understand this one.
+pub(crate) fn this_program() -> io::Result<PathBuf> {
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    match running.exists() {
+        true => Ok(running),
+        false => std::env::current_exe(),
+    }
+}
+
 /// A host that is being started, and where in the log file its own lines begin.
 struct Starting {
     child: Child,

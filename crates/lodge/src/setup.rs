@@ -18,6 +18,8 @@ use lodge_tools::{
 };
 use serde::Deserialize;
 
+use crate::launch;
+
 /// How long a session that nobody uses stays in memory.
 const IDLE_AFTER: Duration = Duration::from_secs(300);
 
@@ -223,8 +225,8 @@ pub(crate) fn host_with(
 ) -> Result<Host> {
     let config = config(home)?;
     let models = models(&config, &Environment::default())?;
-    if let Ok(exe) = std::env::current_exe() {
-        lodge_tools::guard_with(exe);
+    if let Ok(program) = launch::this_program() {
+        lodge_tools::guard_with(program);
     }
     let options = HomeOptions {
         sync,
@@ -260,10 +262,10 @@ fn sandbox_launcher(config: &Config, home: &Path) -> Result<Option<SandboxLaunch
     if let Some(why) = network_stays_open(config) {
         bail!("`sandbox_network = \"off\"` in lodge.toml cannot be enforced: {why}");
     }
-    Ok(std::env::current_exe().ok().map(|exe| SandboxLauncher {
+    Ok(launch::this_program().ok().map(|program| SandboxLauncher {
         approved: config.sandbox == Sandbox::Auto && sandbox::available(),
         network: config.sandbox_network == SandboxNetwork::On,
-        ..SandboxLauncher::new(exe).hiding(home)
+        ..SandboxLauncher::new(program).hiding(home)
     }))
 }
 

@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     cli::{Cli, Command as Subcommands},
-    door,
+    door, launch,
     serve::print_line,
 };
 
@@ -90,7 +90,7 @@ pub(crate) fn run(home: &Path, command: ServiceCommand) -> Result<ExitCode> {
 }
 
 fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>) -> Result<ExitCode> {
-    let program = std::env::current_exe().context("Cannot find Lodge's own program")?;
+    let program = launch::program().context("Cannot find Lodge's own program")?;
     // The home is named, because a service knows no `LODGE_HOME` of a shell.
     let home_name = home.to_str().context("The path of the home is not UTF-8")?;
     let words = ["serve", "--home", home_name].into_iter();

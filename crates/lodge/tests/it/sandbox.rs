@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener};
 
-use testkit::{Finished, Home, events};
+use testkit::{Finished, Home, Running, events};
 
 fn home_with(config: &str) -> Home {
     let home = Home::new();
@@ -77,4 +77,23 @@ fn the_doctor_says_whether_the_network_is_closed() {
         let said = format!("{}{}", done.stdout(), done.stderr);
         assert!(said.contains(expected), "{config}: {said}");
     }
+}
+
+#[test]
+fn commands_run_under_a_host_whose_program_was_replaced() {
+    let home = Home::new();
+    let program = home.work().join("lodge");
+    fs::copy(testkit::lodge_bin(), &program).unwrap();
+    let known = home.command(["serve", "--port", "0", "--sdk-port", "0"]);
+    let mut command = std::process::Command::new(&program);
+    command.args(known.get_args()).current_dir(home.work()).env_clear();
+    command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut host = Running::start(&mut command);
+    host.line_with("Ctrl-C stops");
+    // What came with an upgrade does not understand what the old one wants of it.
+    fs::remove_file(&program).unwrap();
+    testkit::write_programs(&home.work(), &["lodge"], "#!/bin/sh\nexit 9\n");
+    let prompt = r#"call bash {"command":"touch made && echo done"}"#;
+    let done = home.run(["run", "--json", "--yolo", prompt]);
+    assert!(said(done).contains("done"));
 }
