@@ -4,15 +4,15 @@ use std::{
     collections::BTreeMap,
     io::Write,
     process::{Command, Stdio},
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use lodge_models::Secret;
+use parking_lot::Mutex;
 
 /// How long the keyring may take: it may have to ask a person to open it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 const SERVICE: &str = "lodge";
 
@@ -41,12 +41,13 @@ pub(crate) fn store(account: &str, key: &str) -> Result<()> {
 /// A key of the keyring. It is asked for once while the program runs.
 pub(crate) fn read(account: &str) -> Result<Secret> {
     static READ: Mutex<BTreeMap<String, Secret>> = Mutex::new(BTreeMap::new());
-    let mut known = READ.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(key) = known.get(account) {
+    if let Some(key) = READ.lock().get(account) {
         return Ok(key.clone());
     }
-    let key = Secret::from(find(account).with_context(|| format!("Cannot read the key {account:?} of the keyring"))?);
-    known.insert(account.to_owned(), key.clone());
+    // While a person is asked to open the keyring, the sessions of the host go on.
+    let found = tokio::task::block_in_place(|| find(account));
+    let key = Secret::from(found.with_context(|| format!("Cannot read the key {account:?} of the keyring"))?);
+    READ.lock().insert(account.to_owned(), key.clone());
     Ok(key)
 }
 

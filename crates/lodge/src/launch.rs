@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_host::{Home, HomeOptions, Host, LogError};
 
-use crate::{door, log_file, serve::print_line};
+use crate::{door, keyring, log_file, serve::print_line};
 
-/// How long a host may take to start, and to stop.
-const START: Duration = Duration::from_secs(30);
+/// How long a host may take to start, which may have to wait for the keyring, and to stop.
+const START: Duration = Duration::from_secs(30).saturating_add(keyring::PATIENCE);
 const STOP: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(250);

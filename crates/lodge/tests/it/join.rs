@@ -298,3 +298,51 @@ fn a_person_is_asked_before_a_session_is_deleted() {
         assert_eq!(home.logs().len(), left, "{line:?}");
     }
 }
+
+#[test]
+fn a_keyring_that_asks_a_person_first_holds_up_nobody_else() {
+    let home = Home::new();
+    let programs = home.work().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let (asked, opened) = (home.work().join("asked"), home.work().join("opened"));
+    let script = format!(
+        "#!/bin/sh\necho x >> {}\nwhile ! [ -e {} ]; do sleep 0.05; done\necho a-key\n",
+        asked.display(),
+        opened.display()
+    );
+    testkit::write_programs(&programs, &["secret-tool"], &script);
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = home.command(["serve", "--port", "0", "--sdk-port", "0"]);
+    let mut host = Running::start(command.env("PATH", path));
+    host.line_with("Ctrl-C stops");
+    let config = "default_model = \"rehearsal\"\n[[provider]]\nname = \"own\"\ntype = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_keyring = \"own\"\n";
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    // More than a host has threads.
+    let waiting: Vec<Running> = (0..9).map(|_| home.start(["run", "say hello"])).collect();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while std::fs::read_to_string(&asked).is_ok_and(|asked| asked.lines().count() < 9) || !asked.exists() {
+        assert!(Instant::now() < patience, "{:?}", std::fs::read_to_string(&asked));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
+    let note: Value = serde_json::from_str(&note).unwrap();
+    let address = note["ahp"]
+        .as_str()
+        .unwrap()
+        .trim_start_matches("ws://")
+        .trim_end_matches('/');
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(
+        stream,
+        "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    let read = std::io::Read::read_to_string(&mut stream, &mut answer);
+    std::fs::write(&opened, "").unwrap();
+    assert!(read.is_ok() && answer.starts_with("HTTP/1.1 200"), "{read:?}: {answer}");
+    for guest in waiting {
+        assert!(guest.finish().ok().stdout().contains("hello"));
+    }
+}
