@@ -1,7 +1,7 @@
 //! `lodge setup`: asks for a provider, a key and a model, tests them, and writes `lodge.toml`.
 
 use std::{
-    io::{BufRead, IsTerminal, Write},
+    io::{BufRead, IsTerminal, Read, Write},
     net::SocketAddr,
     path::Path,
     process::ExitCode,
@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_files::replace;
 use lodge_models::ModelsConfig;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
 use crate::{keyring, launch, serve::print_line, setup};
 
@@ -54,7 +54,12 @@ enum Key<'a> {
     Written(&'a str),
     /// In the system's keyring, under this name.
     InKeyring(&'a str),
+    /// In a variable of this name.
+    InVariable(&'a str),
 }
+
+/// The variable in which a key is while it is tried.
+const TRIED: &str = "LODGE_SETUP_KEY";
 
 /// Walks through it.
 pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
@@ -80,7 +85,7 @@ pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
         other => other.with_context(|| format!("Cannot read {}", path.display()))?,
     };
     print_line(&format!("Trying {model} …"));
-    if let Err(error) = try_out(&with_model(&before, &provider, &Key::Written(&key), &model)?) {
+    if let Err(error) = try_out(&provider, &key, &model) {
         print_line(&format!("The model did not answer: {}", crate::describe(&error)));
         if !yes("Save these settings anyway?", false)? {
             return Ok(ExitCode::FAILURE);
@@ -137,17 +142,43 @@ fn yes(question: &str, default: bool) -> Result<bool> {
     }
 }
 
-/// Asks for something that the terminal does not show.
+/// Asks for something that the terminal does not show. Ctrl-C is a key here: it must not end the program before the terminal shows
+/// again what is typed.
 fn secret(question: &str) -> Result<String> {
     let stdin = std::io::stdin();
     let before = tcgetattr(&stdin)?;
     let mut hidden = before.clone();
-    hidden.local_modes -= LocalModes::ECHO;
+    hidden.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+    hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
+    hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
-    let typed = ask(question);
+    print!("{question}");
+    let typed = std::io::stdout().flush().and_then(|()| line(stdin.lock().bytes()));
     tcsetattr(&stdin, OptionalActions::Now, &before)?;
     print_line("");
-    typed
+    match typed? {
+        Some(line) => Ok(line),
+        None => bail!("Nothing was changed."),
+    }
+}
+
+/// A line that is typed key by key. Nothing if it is given up.
+fn line(keys: impl Iterator<Item = std::io::Result<u8>>) -> std::io::Result<Option<String>> {
+    let mut typed = Vec::new();
+    for key in keys {
+        match key? {
+            b'\r' | b'\n' => return Ok(Some(String::from_utf8_lossy(&typed).trim().to_owned())),
+            // Ctrl-C, Ctrl-D.
+            3 | 4 => break,
+            // Ctrl-U.
+            21 => typed.clear(),
+            // Backspace, as terminals have it. A letter may be several bytes.
+            8 | 127 => while typed.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {},
+            key if key.is_ascii_control() => {}
+            key => typed.push(key),
+        }
+    }
+    Ok(None)
 }
 
 /// The number of a choice.
@@ -277,6 +308,7 @@ fn with_model(before: &str, provider: &Provider, key: &Key, model: &str) -> Resu
         Key::Written("") => {}
         Key::Written(key) => text.push_str(&format!("api_key = {}\n", quoted(key))),
         Key::InKeyring(account) => text.push_str(&format!("api_key_keyring = {}\n", quoted(account))),
+        Key::InVariable(name) => text.push_str(&format!("api_key_env = {}\n", quoted(name))),
     }
     Ok(text)
 }
@@ -290,8 +322,13 @@ fn unused_name(before: &str, name: &str) -> Result<String> {
     Ok(names.into_iter().find(|name| !taken(name)).unwrap_or_default())
 }
 
-/// One message, in a home of its own.
-fn try_out(config: &str) -> Result<()> {
+/// One message, in a home of its own. The key is in no file of it: should somebody stop this program, the home stays.
+fn try_out(provider: &Provider, key: &str, model: &str) -> Result<()> {
+    let kept = match key {
+        "" => Key::Written(""),
+        _ => Key::InVariable(TRIED),
+    };
+    let config = with_model("", provider, &kept, model)?;
     let home = std::env::temp_dir().join(format!("lodge-setup-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&home).with_context(|| format!("Cannot create {}", home.display()))?;
     let tried = || -> Result<()> {
@@ -301,6 +338,7 @@ fn try_out(config: &str) -> Result<()> {
             .args(["run", "--approve", "none", "Answer with the single word: ready"])
             .env("LODGE_HOME", &home)
             .env_remove("LODGE_MODEL")
+            .env(TRIED, key)
             .current_dir(&home)
             .stdin(std::process::Stdio::null())
             .output()?;
@@ -317,6 +355,23 @@ fn try_out(config: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_not_shown_can_be_corrected_and_given_up() {
+        for (keys, expected) in [
+            ("key\r", Some("key")),
+            ("kez\x7fy\n", Some("key")),
+            ("w\u{f6}\x7f\x08key\r", Some("key")),
+            ("wrong\x15key\r", Some("key")),
+            ("\x7f\x1bkey \r", Some("key")),
+            ("\r", Some("")),
+            ("key\x03\r", None),
+            ("key", None),
+        ] {
+            let typed = line(keys.bytes().map(Ok)).unwrap();
+            assert_eq!(typed.as_deref(), expected, "{keys:?}");
+        }
+    }
 
     #[test]
     fn a_model_is_added_and_everything_else_stays() {

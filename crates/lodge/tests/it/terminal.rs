@@ -334,14 +334,41 @@ fn programs(home: &Home, keyring: bool) -> std::path::PathBuf {
 }
 
 #[test]
+fn a_key_that_is_not_typed_after_all_leaves_a_terminal_that_shows_what_is_typed() {
+    use rustix::termios::{LocalModes, tcgetattr};
+    let home = Home::new();
+    let mut terminal = Terminal::start(&mut home.command(["setup"]));
+    let shows = |terminal: &Terminal| {
+        tcgetattr(&terminal.keys)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ECHO)
+    };
+    terminal.until("Look for model servers");
+    terminal.press("n\r");
+    terminal.until("1. openai");
+    terminal.press("1\r");
+    terminal.until("Key (not shown");
+    assert!(!shows(&terminal));
+    terminal.press("half a k\x03");
+    terminal.until("Nothing was changed.");
+    assert!(!terminal.child.wait().unwrap().success());
+    assert!(shows(&terminal));
+    assert!(!terminal.shown.contains("half"), "{}", terminal.shown);
+}
+
+#[test]
 fn a_model_is_set_up_by_answering_questions() {
     use std::os::unix::fs::PermissionsExt;
     for keyring in [false, true] {
         let (server, home) = (ModelServer::start(), Home::new());
         server.set_models(serde_json::json!({"data": [{"id": "tiny-1"}, {"id": "tiny-2"}]}));
-        server.reply(Reply::text("ready"));
+        server.reply(Reply::text("ready").delay(Duration::from_millis(500)));
         let programs = programs(&home, keyring);
-        let mut terminal = Terminal::start(home.command(["setup"]).env("PATH", &programs));
+        let temporary = home.path().join("temporary");
+        std::fs::create_dir(&temporary).unwrap();
+        let mut command = home.command(["setup"]);
+        let mut terminal = Terminal::start(command.env("PATH", &programs).env("TMPDIR", &temporary));
         let address = format!("{}\r", server.openai_url());
         for (question, answer) in [
             ("Look for model servers", "n\r"),
@@ -354,6 +381,15 @@ fn a_model_is_set_up_by_answering_questions() {
             terminal.until(question);
             terminal.press(answer);
         }
+        let patience = Instant::now() + Duration::from_secs(60);
+        while server.requests().is_empty() {
+            assert!(Instant::now() < patience, "the model is not tried");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Whoever stops it now leaves this behind.
+        let tried = std::fs::read_dir(&temporary).unwrap().next().unwrap().unwrap();
+        let tried = std::fs::read_to_string(tried.path().join("lodge.toml")).unwrap();
+        assert!(tried.contains("tiny-2") && !tried.contains("a-key-of-mine"), "{tried}");
         terminal.until("It answers: ready");
         terminal.until(match keyring {
             true => "the key is in the system's keyring",
