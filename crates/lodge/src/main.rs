@@ -37,12 +37,16 @@ mod vscode;
 use std::{
     io::{IsTerminal, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command, ServeArgs};
+
+/// How long threads of a host may still write when everything else is done.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
@@ -56,12 +60,7 @@ fn main() -> ExitCode {
     }
     match serve::sdk_arguments(&args) {
         Ok(Some(sdk)) => {
-            let served = runtime().and_then(|runtime| {
-                let served = runtime.block_on(serve::for_sdk(sdk));
-                // A thread may still wait for standard input; it must not hold the program.
-                runtime.shutdown_background();
-                served
-            });
+            let served = block_on(serve::for_sdk(sdk));
             let failed = served.is_err();
             let code = finish(served);
             if failed {
@@ -122,48 +121,30 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         None => logging::log_to_stderr(&cli.global.log_level),
     }
     match cli.command {
-        None if cli.resume.is_some() || is_conversation() => runtime()?.block_on(attach::converse(&home?, cli.resume)),
-        None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
-        Some(Command::Serve(args)) if args.stop => runtime()?.block_on(launch::stop(&home?)),
+        None if cli.resume.is_some() || is_conversation() => block_on(attach::converse(&home?, cli.resume)),
+        None => serve(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
+        Some(Command::Serve(args)) if args.stop => block_on(launch::stop(&home?)),
         Some(Command::Serve(args)) => {
             let ends = match args.background {
                 true => serve::Ends::WhenUnneeded,
                 false => serve::Ends::WhenTold,
             };
-            runtime()?.block_on(serve::host(&home?, &cli.global, &args.serve, ends))
+            serve(serve::host(&home?, &cli.global, &args.serve, ends))
         }
         #[cfg(feature = "fleet")]
-        Some(Command::Fleet(command)) => runtime()?.block_on(fleet::run(&command)),
-        Some(Command::Status) => runtime()?.block_on(attach::status(&home?)),
-        Some(Command::Setup) => runtime()?.block_on(setup_command::run(&home?)),
-        Some(Command::Acp(args)) if args.setup => runtime()?.block_on(setup_command::run(&home?)),
-        Some(Command::Acp(_)) => {
-            let runtime = runtime()?;
-            let code = runtime.block_on(join::editor(&home?));
-            // A thread may still wait for standard input; it must not hold the program.
-            runtime.shutdown_background();
-            code
-        }
-        Some(command) if guest::is_for_host(&command) => {
-            let runtime = runtime()?;
-            let code = runtime.block_on(join::command(&home?, cli.global.sync, command));
-            // A thread may still wait for a line to be typed; it must not hold the program.
-            runtime.shutdown_background();
-            code
-        }
-        Some(Command::Attach(mut args)) => runtime()?.block_on(async {
+        Some(Command::Fleet(command)) => block_on(fleet::run(&command)),
+        Some(Command::Status) => block_on(attach::status(&home?)),
+        Some(Command::Setup) => block_on(setup_command::run(&home?)),
+        Some(Command::Acp(args)) if args.setup => block_on(setup_command::run(&home?)),
+        Some(Command::Acp(_)) => block_on(join::editor(&home?)),
+        Some(command) if guest::is_for_host(&command) => block_on(join::command(&home?, cli.global.sync, command)),
+        Some(Command::Attach(mut args)) => block_on(async {
             let home = home?;
             // The way to another machine, open for as long as this runs.
             let _way = remote::open(&home, &mut args).await?;
             attach::attach(&home, args).await
         }),
-        Some(Command::Bridge) => {
-            let runtime = runtime()?;
-            let code = runtime.block_on(remote::bridge(&home?));
-            // A thread may still wait for standard input; it must not hold the program.
-            runtime.shutdown_background();
-            code
-        }
+        Some(Command::Bridge) => block_on(remote::bridge(&home?)),
         Some(Command::Hosts { command }) => remote::hosts(&home?, command),
         Some(Command::Tls(command)) => remote::tls(&home?, command),
         Some(Command::Service(command)) => service::run(&home?, command),
@@ -173,22 +154,22 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Run(_) | Command::Import { .. }) => unreachable!("they are for a host"),
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
-        Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
+        Some(Command::Models) => block_on(serve::models(&home?)),
         Some(Command::Trust { folder, show, remove }) => trust::run(&home?, folder.as_deref(), show, remove),
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
-        Some(Command::Automations { command }) => runtime()?.block_on(attach::automations(&home?, command.as_ref())),
-        Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),
+        Some(Command::Automations { command }) => block_on(attach::automations(&home?, command.as_ref())),
+        Some(Command::Mcp { command }) => block_on(mcp::run(&home?, command.as_ref())),
         Some(Command::Vscode) => vscode::explain(&home?),
-        Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
-        Some(Command::Pair(args)) => runtime()?.block_on(attach::pair(&home?, &args)),
-        Some(Command::Devices { command }) => runtime()?.block_on(attach::devices(&home?, command.as_ref())),
+        Some(Command::Doctor) => block_on(doctor::doctor(&home?)),
+        Some(Command::Pair(args)) => block_on(attach::pair(&home?, &args)),
+        Some(Command::Devices { command }) => block_on(attach::devices(&home?, command.as_ref())),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut script);
             let _ = std::io::stdout().write_all(&script);
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::Itself(command)) => runtime()?.block_on(release::run(command)),
+        Some(Command::Itself(command)) => block_on(release::run(command)),
         Some(Command::Man { dir }) => release::man(&dir),
         Some(Command::Guard { host }) => {
             lodge_tools::stand_guard(&host);
@@ -201,6 +182,22 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
 fn is_conversation() -> bool {
     let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     person && !ServeArgs::are_given(std::env::args_os().skip(1))
+}
+
+/// Runs something to its end. A thread that still waits, for a line to be typed or for another program, does not hold this one.
+fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = runtime()?;
+    let done = runtime.block_on(task);
+    runtime.shutdown_background();
+    done
+}
+
+/// The same for a host, whose threads may still write for a moment. One that waits for a disk does not hold it.
+fn serve(host: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let runtime = runtime()?;
+    let code = runtime.block_on(host);
+    runtime.shutdown_timeout(LAST_WRITES);
+    code
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -254,7 +254,7 @@ fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
 }
 
 /// Kills the host of a home.
-fn kill_host(home: &Home) {
+pub(crate) fn kill_host(home: &Home) {
     let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
     let note: serde_json::Value = serde_json::from_str(&note).unwrap();
     let pid = note["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::Home;
 
-use crate::chat::{Screen, host};
+use crate::chat::{Screen, host, kill_host, stop};
 
 /// A step of the wheel, up and down, in the form that terminals tell it.
 const WHEEL_UP: &str = "\x1b[<64;10;5M";
@@ -40,6 +40,37 @@ fn an_image_on_the_clipboard_is_attached() {
     screen.press("\r");
     screen.until_shows("  + clipboard.png");
     screen.leave();
+}
+
+#[test]
+fn a_clipboard_that_does_not_answer_keeps_nobody() {
+    let home = Home::new();
+    let _host = host(&home);
+    let asked = home.work().join("asked");
+    let script = format!(
+        "echo $$ > {0}.part && mv {0}.part {0} && exec sleep 600",
+        asked.display()
+    );
+    let mut screen = with_program(&home, "wl-paste", &script);
+    screen.until_shows("Say something");
+    screen.press("\x16");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !asked.exists() {
+        assert!(Instant::now() < patience, "nobody asks the clipboard");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    screen.press("\x03\x03");
+    let left = loop {
+        match screen.child.try_wait().unwrap() {
+            Some(status) => break status.success(),
+            None if Instant::now() > patience => break false,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let pid = std::fs::read_to_string(&asked).unwrap().trim().parse().ok();
+    let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    assert!(left, "it waits for the clipboard");
 }
 
 #[test]
@@ -166,6 +197,39 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
     screen.press("n");
     screen.until_hides("Run this command?");
     screen.leave();
+}
+
+#[test]
+fn a_sub_agent_that_is_watched_when_the_host_is_killed_is_in_view_after_it() {
+    let home = Home::new();
+    let mut screen = Screen::start(&home, &[], 140);
+    screen.until_shows("Say something");
+    let prompt = "say it is here then wait 600 s";
+    screen.say(&format!(
+        r#"call task {{"agent_type":"task","name":"helper","description":"helper","prompt":"{prompt}","mode":"background"}} then say it works"#
+    ));
+    screen.until_shows("1 background task");
+    screen.press("\x14");
+    screen.until_shows("Delegating helper");
+    screen.press("\r");
+    screen.until("its conversation", |shown| {
+        shown.contains("a sub-agent's conversation, Esc returns") && shown.contains("it is here")
+    });
+    kill_host(&home);
+    screen.until_shows("not reachable");
+    screen.until("the conversation, its own or the other", |shown| {
+        !shown.contains("not reachable") && (shown.contains("it is here") || shown.contains("it works"))
+    });
+    screen.press("\x1b");
+    screen.until("the own conversation", |shown| {
+        shown.contains("it works") && !shown.contains("Esc returns")
+    });
+    screen.say("say still here");
+    screen.until("an answer", |shown| {
+        shown.matches("still here").count() > 1 && !shown.contains("Esc stops")
+    });
+    screen.leave();
+    stop(&home);
 }
 
 #[test]
