@@ -18,7 +18,7 @@ function find() {
   } catch {
     if (process.platform === 'linux' && !process.report?.getReport().header.glibcVersionRuntime) {
       fail('Lodge needs the GNU C library, and this system (Alpine, perhaps) has another one. Build it from source instead: ' +
-        'cargo install --path crates/lodge')
+        'cargo install --locked --path crates/lodge')
     }
     fail(`The package ${wanted} is missing, which holds the program for this platform. npm leaves it out when optional ` +
       `dependencies are turned off, or when a lock file was made on another platform. To get it:\n\n` +
