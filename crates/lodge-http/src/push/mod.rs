@@ -3,10 +3,14 @@
 
 mod message;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use lodge_door::Door;
 use lodge_host::{PushSubscription, PushSubscriptions, RegisterError};
 use parking_lot::Mutex;
@@ -138,15 +142,31 @@ impl Push {
         }
     }
 
-    /// Tells of sessions as they are heard of. What came while others were told counts only as the newest of each session.
+    /// Tells of sessions as they are heard of. What comes while a session is told of is told after that, and only the newest of it.
     pub async fn tell_all(self: Arc<Self>, mut heard: mpsc::UnboundedReceiver<(Arc<str>, Outcome)>) {
-        while let Some(first) = heard.recv().await {
-            let mut newest = HashMap::from([first]);
-            while let Ok((session, outcome)) = heard.try_recv() {
-                newest.insert(session, outcome);
-            }
-            for (session, outcome) in newest {
-                self.tell(&session, outcome).await;
+        let mut telling = FuturesUnordered::new();
+        let mut next: HashMap<Arc<str>, Option<Outcome>> = HashMap::new();
+        loop {
+            let (session, outcome) = tokio::select! {
+                news = heard.recv() => match news {
+                    Some(news) => news,
+                    None => return,
+                },
+                Some(told) = telling.next() => match next.remove(&told).flatten() {
+                    Some(outcome) => (told, outcome),
+                    None => continue,
+                },
+            };
+            match next.entry(session) {
+                Entry::Occupied(mut waiting) => drop(waiting.insert(Some(outcome))),
+                Entry::Vacant(free) => {
+                    let (push, session) = (&self, free.key().clone());
+                    telling.push(async move {
+                        push.tell(&session, outcome).await;
+                        session
+                    });
+                    free.insert(None);
+                }
             }
         }
     }
