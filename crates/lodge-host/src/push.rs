@@ -9,10 +9,8 @@ use crate::{
     registers::{Register, Registers},
 };
 
-/// The registers with the key and with the subscriptions.
-pub(crate) const KEY: &str = "push_key";
-pub(crate) const SUBSCRIPTIONS: &str = "push";
-pub(crate) const THE_KEY: &str = "host";
+/// There is one key.
+const THE_KEY: &str = "host";
 
 /// Where a browser wants to be told, as its push service said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,8 +39,8 @@ pub struct PushSubscriptions {
 impl PushSubscriptions {
     pub(crate) fn new(registers: &Arc<dyn Registers>) -> Self {
         Self {
-            key: Register::new(registers, KEY),
-            subscriptions: Register::new(registers, SUBSCRIPTIONS),
+            key: Register::new(registers, "push_key"),
+            subscriptions: Register::new(registers, "push"),
         }
     }
 

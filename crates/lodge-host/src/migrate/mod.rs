@@ -19,7 +19,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::to_raw_value};
 
 pub(crate) use self::words::OldMessage;
-use crate::{Decision, PushSubscription, RegisterError, counter, decisions::skill_key, push, registers::Registers};
+use crate::{
+    Decision, PushSubscription, PushSubscriptions, RegisterError, counter,
+    decisions::skill_key,
+    registers::{Register, Registers},
+};
 
 /// What is added to the name of a file that was read.
 const MIGRATED: &str = "migrated";
@@ -227,7 +231,7 @@ fn client(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(),
     set(registers, &format!("client/{id}"), &known)
 }
 
-/// The highest number that AHP clients can have seen.
+/// The highest number that AHP clients can have seen, from either build: the earlier one may have run after this one.
 fn numbers(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
     let reserved = std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
     let reserved: u64 = reserved.unwrap_or_else(|| {
@@ -236,7 +240,9 @@ fn numbers(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateErr
         );
         counter::beyond()
     });
-    set(registers, &format!("{}/ahp", counter::REGISTER), &reserved)
+    let register = Register::<u64>::new(registers, counter::REGISTER);
+    let known = register.get("ahp").unwrap_or_default();
+    Ok(register.set("ahp", &reserved.max(known))?)
 }
 
 #[derive(Deserialize)]
@@ -248,9 +254,13 @@ struct OldPush {
 
 fn push(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
     let OldPush { key, subscriptions } = serde_json::from_slice(text)?;
-    set(registers, &format!("{}/{}", push::KEY, push::THE_KEY), &key)?;
+    let kept = PushSubscriptions::new(registers);
+    // Subscriptions are for one key.
+    if kept.key().as_ref() != Some(&key) {
+        kept.set_key(&key)?;
+    }
     for (device, wanted) in subscriptions {
-        set(registers, &format!("{}/{device}", push::SUBSCRIPTIONS), &wanted)?;
+        kept.set(&device, &wanted)?;
     }
     Ok(())
 }
@@ -285,4 +295,43 @@ pub(crate) fn unmigrated_skills(home: &Path) -> Result<BTreeSet<String>, String>
     let skills = read.and_then(|text| serde_json::from_slice::<OldSkills>(&text).map_err(|error| error.to_string()));
     let skills = skills.map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(skills.disabled_skills)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PushKeys, registers::FileRegisters};
+
+    #[test]
+    fn what_an_earlier_build_kept_after_a_newer_one_takes_nothing_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = FileRegisters::open(dir.path().join("r"), false).unwrap();
+        let registers: Arc<dyn Registers> = Arc::new(file);
+        let counted = Register::<u64>::new(&registers, counter::REGISTER);
+        for (told, expected) in [("7", 7), ("5", 7), ("9", 9)] {
+            numbers(told.as_bytes(), &registers).unwrap();
+            assert_eq!(counted.get("ahp"), Some(expected), "{told}");
+        }
+        let kept = PushSubscriptions::new(&registers);
+        let wanted = |endpoint: &str| PushSubscription {
+            endpoint: endpoint.to_owned(),
+            keys: PushKeys {
+                p256dh: "p".to_owned(),
+                auth: "a".to_owned(),
+            },
+        };
+        let told = |key: &str, device: &str| {
+            let subscriptions = BTreeMap::from([(device, wanted(device))]);
+            serde_json::to_vec(&serde_json::json!({ "key": key, "subscriptions": subscriptions })).unwrap()
+        };
+        let devices = || -> Vec<String> { kept.all().into_iter().map(|(device, _)| device).collect() };
+        push(&told("one", "phone"), &registers).unwrap();
+        push(&told("one", "laptop"), &registers).unwrap();
+        assert_eq!(devices(), ["laptop", "phone"]);
+        push(&told("two", "tablet"), &registers).unwrap();
+        assert_eq!(
+            (devices(), kept.key()),
+            (vec!["tablet".to_owned()], Some("two".to_owned()))
+        );
+    }
 }
