@@ -7,7 +7,7 @@ use ahp_types::state::{
     SessionLifecycle, SessionOrigin, SessionState, SessionStatus,
 };
 use lodge_events::Timestamp;
-use lodge_host::{HostError, Session};
+use lodge_host::{GitContext, HostError, Session};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -230,7 +230,8 @@ impl Face {
             working_directories: chats::chosen_directories(&session.state().about),
             ..head
         };
-        let state = self.session_state(&session, &chat);
+        let git = lodge_host::git_context(session.settings().cwd).await;
+        let state = self.session_state(&session, &chat, git);
         let keep = self.inner.lock().core.bounds.keep.clone();
         let unread = Read::new(born.clone(), chat.clone(), state, head, keep);
         let (driver, effects) = self.driver(&chat, id);
@@ -353,11 +354,10 @@ impl Face {
         inner.remove_session(&session);
     }
 
-    pub(crate) fn session_state(&self, session: &Session, chat: &Uri) -> SessionState {
+    pub(crate) fn session_state(&self, session: &Session, chat: &Uri, git: GitContext) -> SessionState {
         let marks = self.host.marks().get(session.id());
         let settings = session.settings();
         let facts = session.state();
-        let git = lodge_host::GitContext::of(&settings.cwd);
         let base = facts.about.worktree.as_ref().map(|worktree| worktree.base.clone());
         let branching = match base.or_else(|| facts.worktree_wanted.clone()) {
             Some(branch) => Some(Branching {

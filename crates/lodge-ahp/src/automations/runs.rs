@@ -114,7 +114,7 @@ impl NewRun {
             title: Some(self.title),
             origin: chats::made_by(&made_by),
         };
-        new.draft(&face);
+        new.draft(&face).await;
         let chat: Uri = uri::default_chat(&session).into();
         let made = face.materialise(&session).await.map_err(|error| error.to_string());
         let message = self.message;

@@ -116,6 +116,7 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
         session.set_directories(&directories).await.map_err(RpcError::failed)?;
     }
     let summary = face.summary(&id).await;
+    let git = lodge_host::git_context(session.settings().cwd).await;
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     let source = source(inner, chat, true)?;
@@ -129,7 +130,7 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
         marks.read = was_read.is_some_and(|status| status & SessionStatus::IsRead.bits() != 0);
     });
     kept.map_err(RpcError::failed)?;
-    let mut state = face.session_state(&session, &chat);
+    let mut state = face.session_state(&session, &chat, git);
     if let Some(title) = Some(own.title).filter(|title| !title.is_empty()) {
         crate::actions::tell_title(inner, &chat, &title);
         state.title = title;

@@ -8,7 +8,7 @@ use ahp_types::{
     common::JsonObject,
     state::{SessionActiveClient, SessionLifecycle, SessionOrigin, SessionStatus},
 };
-use lodge_host::{Approval, Environment, HostError, Mode};
+use lodge_host::{Approval, Environment, GitContext, HostError, Mode};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
             title: None,
             origin: None,
         };
-        new.draft(face);
+        new.draft(face).await;
     }
     if let Some(client) = params.active_client {
         activate(request, &session, client);
@@ -352,13 +352,16 @@ pub(crate) struct NewSession<'a> {
 
 impl NewSession<'_> {
     /// Puts it into the state. The host has it with its first message, or when it is adopted.
-    pub(crate) fn draft(self, face: &Arc<Face>) {
+    pub(crate) async fn draft(self, face: &Arc<Face>) {
         let Self {
             session, id, wanted, ..
         } = self;
         let chat: Uri = uri::default_chat(session).into();
         let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
-        let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
+        let git = match cwd.clone() {
+            Some(cwd) => lodge_host::git_context(cwd).await,
+            None => GitContext::default(),
+        };
         let model = wanted.model.clone();
         let state = new_state(NewState {
             provider: wanted.provider,
