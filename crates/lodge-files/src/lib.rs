@@ -16,7 +16,7 @@ mod watch;
 pub use beneath::{Links, open_beneath};
 pub use blocking::{exists, has_exactly, holds, is_directory, real_path, short_text};
 pub use grants::{Grant, Grants};
-pub use names::{Completions, Found, Indexes, Mention, Symbol, Symbols, mention};
+pub use names::{Completed, Completion, Found, Indexes, Mention, Symbol, Symbols, mention};
 pub use private_files::{Overflow, Scratch, private_directory, read_if_there, stamp};
 pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Reach, Root, Write, etag, settled};
 pub use replace::replace;

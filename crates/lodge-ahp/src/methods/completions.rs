@@ -1,9 +1,6 @@
 //! What completes a message: commands, files, names that they define, other chats.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use ahp_types::{
     commands::{CompletionItem, CompletionsResult},
@@ -13,7 +10,7 @@ use ahp_types::{
         TextRange, TextSelection,
     },
 };
-use lodge_files::{Completions as Names, Found, Mention, Symbol, mention};
+use lodge_files::{Completed, Completion, Mention, Symbol, mention};
 use lodge_host::CommandInfo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,15 +26,6 @@ const COMPLETIONS: usize = 50;
 
 /// What a reference to another chat begins with, after its `#`.
 const CHAT: &str = "chat:";
-
-/// What clients show a file as.
-const DOCUMENT: &str = "document";
-
-/// A place in a file, and what is inserted for it.
-struct Offer {
-    insert: String,
-    resource: MessageResourceAttachment,
-}
 
 /// What clients are told of a command.
 #[derive(Serialize)]
@@ -223,96 +211,43 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
     items.collect()
 }
 
+/// Files, directories and names of a session's directories. A file is called by its name, which is a reference to it; a directory is a
+/// step on the way to one.
 async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Vec<CompletionItem> {
-    let roots = directories(request, channel);
+    let Mention { trigger, word, start } = typed;
+    let (roots, with_symbols) = (directories(request, channel), trigger == '#' && !word.is_empty());
     let (indexes, symbols) = (&request.face.indexes, &request.face.symbols);
-    let with_symbols = typed.trigger == '#' && !typed.word.is_empty();
-    let found = symbols.complete(indexes, roots.clone(), typed.word, with_symbols, COMPLETIONS);
-    let of_root = |found: Names| {
-        let Names { root, symbols, files } = &found;
-        let symbols = symbols.iter().map(|symbol| of_symbol(root, symbol));
-        let files = files.iter().map(|found| of_file(root, found, typed.trigger));
-        symbols.chain(files).collect()
+    let found = symbols.complete(indexes, roots, word, with_symbols, COMPLETIONS).await;
+    let item_of = |found: Completion| {
+        let name = found.path.file_name().unwrap_or_default().to_string_lossy();
+        let (insert, kind) = match &found.what {
+            Completed::File => (format!("{trigger}{name}"), "document"),
+            Completed::Directory => (format!("{trigger}{}/", found.label), "directory"),
+            Completed::Symbol(symbol) => (format!("#{} ", symbol.name), "symbol"),
+        };
+        let uri = uri::file(&found.path);
+        let (selection, meta) = match &found.what {
+            Completed::Symbol(symbol) => selected(symbol, &uri),
+            Completed::File | Completed::Directory => (None, None),
+        };
+        let resource = MessageResourceAttachment {
+            label: found.label,
+            range: None,
+            display_kind: Some(kind.to_owned()),
+            meta,
+            uri,
+            size_hint: None,
+            content_type: None,
+            nonce: None,
+            selection,
+        };
+        item(insert, (start, offset), MessageAttachment::Resource(resource))
     };
-    let mut offers = in_turn(found.await.into_iter().map(of_root).collect());
-    tell_apart(&roots, &mut offers);
-    let range = (typed.start, offset);
-    let items = offers.into_iter();
-    items
-        .map(|offer| item(offer.insert, range, MessageAttachment::Resource(offer.resource)))
-        .collect()
+    found.into_iter().map(item_of).collect()
 }
 
-/// The best of each directory, then the second best of each, and so on. What lies in two of them is one thing.
-fn in_turn(lists: Vec<Vec<Offer>>) -> Vec<Offer> {
-    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
-    let mut offers: Vec<Offer> = Vec::new();
-    while offers.len() < COMPLETIONS {
-        let next: Vec<Offer> = lists.iter_mut().filter_map(Iterator::next).collect();
-        if next.is_empty() {
-            break;
-        }
-        for offer in next {
-            let place = |offer: &Offer| (offer.resource.uri.clone(), offer.resource.selection.clone());
-            if !offers.iter().any(|known| place(known) == place(&offer)) {
-                offers.push(offer);
-            }
-        }
-    }
-    offers.truncate(COMPLETIONS);
-    offers
-}
-
-/// A file is called by its name, which is a reference to it; a directory is a step on the way to one.
-fn of_file(root: &Path, found: &Found, trigger: char) -> Offer {
-    let name = found.path.rsplit('/').next().unwrap_or(&found.path);
-    let (kind, insert, label) = if found.is_dir {
-        ("directory", format!("{trigger}{}/", found.path), &*found.path)
-    } else {
-        (DOCUMENT, format!("{trigger}{name}"), name)
-    };
-    let resource = resource(uri::file(root.join(&found.path)), label, kind);
-    Offer { insert, resource }
-}
-
-/// Files of the same name are shown with where they are.
-fn tell_apart(roots: &[PathBuf], offers: &mut [Offer]) {
-    let mut named: HashMap<String, Vec<usize>> = HashMap::new();
-    for (at, Offer { resource, .. }) in offers.iter().enumerate() {
-        if resource.display_kind.as_deref() == Some(DOCUMENT) {
-            named.entry(resource.label.clone()).or_default().push(at);
-        }
-    }
-    for at in named.into_values().filter(|same| same.len() > 1).flatten() {
-        let resource = &mut offers[at].resource;
-        let Some(path) = uri::path(&resource.uri) else { continue };
-        // The innermost of the directories that it lies in.
-        let owner = roots
-            .iter()
-            .filter(|root| path.starts_with(root))
-            .max_by_key(|root| root.as_os_str().len());
-        let Some(root) = owner else { continue };
-        let below = path.strip_prefix(root).unwrap_or(&path).display();
-        resource.label = format!("{} • {below}", short_name(roots, root));
-    }
-}
-
-/// A directory by the fewest of its last parts that no other directory ends with.
-fn short_name(roots: &[PathBuf], root: &Path) -> String {
-    let ends = |path: &Path, count: usize| -> PathBuf {
-        let parts: Vec<_> = path.components().collect();
-        parts[parts.len().saturating_sub(count)..].iter().collect()
-    };
-    let is_alone = |count: &usize| {
-        let shared = |other: &&PathBuf| other.as_path() != root && ends(other, *count) == ends(root, *count);
-        !roots.iter().any(|other| shared(&other))
-    };
-    let count = (1..=root.components().count()).find(is_alone).unwrap_or(usize::MAX);
-    ends(root, count).display().to_string()
-}
-
-fn of_symbol(root: &Path, symbol: &Symbol) -> Offer {
-    let uri = uri::file(root.join(&*symbol.path));
+/// Where a symbol is, and what clients are told of it.
+fn selected(symbol: &Symbol, uri: &str) -> (Option<TextSelection>, Option<JsonObject>) {
     let position = |column: usize| TextPosition {
         line: whole(symbol.line),
         character: whole(column),
@@ -322,34 +257,11 @@ fn of_symbol(root: &Path, symbol: &Symbol) -> Offer {
         end: position(symbol.column + symbol.name.encode_utf16().count()),
     };
     let meta = SymbolMeta {
-        uri: &uri,
+        uri,
         kind: symbol.kind,
         path: &symbol.path,
     };
-    let resource = MessageResourceAttachment {
-        selection: Some(TextSelection { range }),
-        meta: object(&meta),
-        ..resource(uri.clone(), &symbol.name, "symbol")
-    };
-    Offer {
-        insert: format!("#{} ", symbol.name),
-        resource,
-    }
-}
-
-/// A place in a file that can be attached.
-fn resource(uri: String, label: &str, kind: &str) -> MessageResourceAttachment {
-    MessageResourceAttachment {
-        label: label.to_owned(),
-        range: None,
-        display_kind: Some(kind.to_owned()),
-        meta: None,
-        uri,
-        size_hint: None,
-        content_type: None,
-        nonce: None,
-        selection: None,
-    }
+    (Some(TextSelection { range }), object(&meta))
 }
 
 fn item(insert_text: String, (start, end): (usize, usize), attachment: MessageAttachment) -> CompletionItem {

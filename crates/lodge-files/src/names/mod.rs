@@ -1,53 +1,15 @@
 //! Completes names in a message: files, and symbols that source files define.
 
+mod completion;
 mod fuzzy;
 mod index;
 mod symbols;
 
 pub use self::{
+    completion::{Completed, Completion},
     index::{Found, Indexes},
     symbols::{Symbol, Symbols},
 };
-
-use std::{path::PathBuf, sync::Arc};
-
-use crate::blocking::run_blocking;
-
-/// What completes a word, from one directory.
-#[derive(Debug)]
-pub struct Completions {
-    /// The directory.
-    pub root: PathBuf,
-    /// What its files define, the best first.
-    pub symbols: Vec<Symbol>,
-    /// Its files and directories, the best first.
-    pub files: Vec<Found>,
-}
-
-impl Symbols {
-    /// What completes a word from each of these directories: at most `most` names, of which at most half are symbols, where
-    /// these are wanted.
-    pub async fn complete(
-        self: &Arc<Self>,
-        files: &Arc<Indexes>,
-        roots: Vec<PathBuf>,
-        word: String,
-        with_symbols: bool,
-        most: usize,
-    ) -> Vec<Completions> {
-        let (symbols, indexes) = (self.clone(), files.clone());
-        let of_root = move |root: PathBuf| {
-            let symbols = match with_symbols {
-                true => symbols.find(&indexes, &root, &word, most / 2),
-                false => Vec::new(),
-            };
-            let files = indexes.find(&root, &word, most - symbols.len());
-            Completions { root, symbols, files }
-        };
-        let look = move || roots.into_iter().map(of_root).collect();
-        run_blocking(look).await.unwrap_or_default()
-    }
-}
 
 /// What is being typed after a trigger.
 #[derive(Debug, PartialEq, Eq)]
