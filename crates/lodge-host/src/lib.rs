@@ -83,7 +83,7 @@ pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use other_hosts::{Described, GivenUp};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
 pub use push::{PushKeys, PushSubscription, PushSubscriptions};
-pub use question_form::{answer_of_form, question_form};
+pub use question_form::{answer_of_form, form_choices, question_form};
 pub use readiness::HomeUse;
 pub use registers::RegisterError;
 pub use retention::{Expired, Expiry, Retention};

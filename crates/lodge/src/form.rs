@@ -1,7 +1,7 @@
 //! A form on the terminal, filled in field by field.
 
 use lodge_events::ElicitationRequested;
-use lodge_host::ElicitationAnswer;
+use lodge_host::{ElicitationAnswer, form_choices};
 use serde_json::{Map, Value};
 
 use crate::view::plain;
@@ -141,38 +141,12 @@ fn kind(property: &Value) -> Kind {
         Some("boolean") => Kind::YesNo,
         Some("integer") => Kind::Number { whole: true },
         Some("number") => Kind::Number { whole: false },
-        Some("array") => Kind::SomeOf(choices(&property["items"])),
-        _ => match choices(property) {
+        Some("array") => Kind::SomeOf(form_choices(&property["items"])),
+        _ => match form_choices(property) {
             none if none.is_empty() => Kind::Text,
             choices => Kind::OneOf(choices),
         },
     }
-}
-
-/// The choices of a schema, in each of the forms that MCP has for them.
-fn choices(schema: &Value) -> Vec<(String, String)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if let Some(values) = schema["enum"].as_array() {
-        let labels = schema["enumNames"].as_array();
-        let label = |at: usize| labels.and_then(|labels| labels.get(at));
-        let pairs = values.iter().enumerate();
-        return pairs
-            .map(|(at, value)| (text(value), text(label(at).unwrap_or(value))))
-            .collect();
-    }
-    let titled = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
-    let titled = titled
-        .into_iter()
-        .flatten()
-        .filter(|choice| choice["const"].is_string());
-    titled
-        .map(|choice| {
-            (
-                text(&choice["const"]),
-                text(choice.get("title").unwrap_or(&choice["const"])),
-            )
-        })
-        .collect()
 }
 
 fn read(kind: &Kind, line: &str) -> Option<Value> {

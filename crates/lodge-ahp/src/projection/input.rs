@@ -13,7 +13,7 @@ use ahp_types::{
     },
 };
 use lodge_events::{AskedKind, ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
-use lodge_host::tool_calls::plan_action_label;
+use lodge_host::{form_choices, tool_calls::plan_action_label};
 use serde_json::Value;
 
 use super::{Projector, Scope};
@@ -357,38 +357,10 @@ fn question(name: &str, field: &Value, required: bool) -> ChatInputQuestion {
     }
 }
 
-/// The choices of a field: `enum`, with `enumNames`, or `oneOf` of constants.
 fn options(field: &Value) -> Option<Vec<ChatInputOption>> {
-    if let Some(values) = field.get("enum").and_then(Value::as_array) {
-        let names = field.get("enumNames").and_then(Value::as_array);
-        let label = |at: usize, value: &str| {
-            names
-                .and_then(|names| names.get(at)?.as_str())
-                .map_or_else(|| value.to_owned(), str::to_owned)
-        };
-        let values = values
-            .iter()
-            .enumerate()
-            .filter_map(|(at, value)| Some((at, value.as_str()?)));
-        return Some(
-            values
-                .map(|(at, value)| option(value, &label(at, value), false))
-                .collect(),
-        );
-    }
-    let one_of = field.get("oneOf").or_else(|| field.get("anyOf"))?.as_array()?;
-    let options: Vec<_> = one_of
-        .iter()
-        .filter_map(|choice| {
-            let value = choice.get("const")?.as_str()?;
-            Some(option(
-                value,
-                choice.get("title").and_then(Value::as_str).unwrap_or(value),
-                false,
-            ))
-        })
-        .collect();
-    (!options.is_empty()).then_some(options)
+    let options = form_choices(field);
+    let options = options.iter().map(|(value, label)| option(value, label, false));
+    Some(options.collect()).filter(|options: &Vec<_>| !options.is_empty())
 }
 
 /// A number as JSON that was written as it was meant: whole ones without a point.
