@@ -6,7 +6,6 @@ use ahp_types::state::{
     AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, MessageKind,
 };
 use lodge_host::{Definition, Misfire, Schedule, SessionTemplate, StopRule};
-use serde_json::Value;
 
 use crate::{
     actions::{self, MOST_DIRECTORIES},
@@ -17,18 +16,6 @@ use crate::{
 
 /// An address is at most so long.
 const NAME_BYTES: usize = 1 << 10;
-
-/// How names end behind which secrets stand.
-const SECRETS: [&str; 8] = [
-    "password",
-    "passphrase",
-    "secret",
-    "token",
-    "apikey",
-    "authorization",
-    "credentials",
-    "privatekey",
-];
 
 /// The scheme and the id that an automation's address is made of.
 pub(super) fn check_address(resource: &str) -> Result<(), String> {
@@ -49,12 +36,7 @@ pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
     if definition.message.origin.kind != MessageKind::Automation {
         return Err("the message's origin must be \"automation\"".to_owned());
     }
-    template(&definition.session)?;
-    let metas = [&definition.session.config, &definition.meta, &definition.message.meta];
-    for (key, value) in metas.into_iter().flatten().flatten() {
-        no_secret(key, value)?;
-    }
-    Ok(())
+    template(&definition.session)
 }
 
 /// What can be said about a template before a run: whether its models and directories are there is seen then.
@@ -78,25 +60,6 @@ fn template(template: &AutomationSessionTemplate) -> Result<(), String> {
     session_settings(template.config.as_ref())
         .map(drop)
         .map_err(|error| error.message)
-}
-
-/// Definitions are read by every client, and hold no keys to anything.
-fn no_secret(key: &str, value: &Value) -> Result<(), String> {
-    match value {
-        Value::String(text) if !text.is_empty() => {
-            let name: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
-            let name = name.to_ascii_lowercase();
-            if SECRETS.iter().any(|word| name.ends_with(word)) {
-                return Err(format!(
-                    "an automation holds no credentials, and {key:?} looks like one"
-                ));
-            }
-            Ok(())
-        }
-        Value::Object(map) => map.iter().try_for_each(|(key, value)| no_secret(key, value)),
-        Value::Array(list) => list.iter().try_for_each(|value| no_secret(key, value)),
-        _ => Ok(()),
-    }
 }
 
 /// A definition as the host keeps it. `Err` says what it cannot be.

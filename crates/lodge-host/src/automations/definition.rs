@@ -14,6 +14,18 @@ const BYTES: usize = 256 << 10;
 const NAME_BYTES: usize = 1 << 10;
 const SCHEDULES: usize = 32;
 
+/// How names end behind which secrets stand.
+const SECRETS: [&str; 8] = [
+    "password",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "authorization",
+    "credentials",
+    "privatekey",
+];
+
 /// What an automation does, and when.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -149,6 +161,10 @@ impl Definition {
             }
             rule.check()?;
         }
+        let notes = [&self.session.settings, &self.notes, &self.message.notes];
+        for (key, value) in notes.into_iter().flatten().flatten() {
+            no_secret(key, value).map_err(AutomationError::Invalid)?;
+        }
         if serde_json::to_vec(self).map_or(usize::MAX, |json| json.len()) > BYTES {
             return invalid(format!("an automation has at most {} KiB", BYTES / 1024));
         }
@@ -201,5 +217,24 @@ impl StopRule {
             _ => return Ok(()),
         };
         Err(AutomationError::Invalid(reason))
+    }
+}
+
+/// Definitions are shown to everybody, and hold no keys to anything.
+fn no_secret(key: &str, value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(text) if !text.is_empty() => {
+            let name: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
+            let name = name.to_ascii_lowercase();
+            if SECRETS.iter().any(|word| name.ends_with(word)) {
+                return Err(format!(
+                    "an automation holds no credentials, and {key:?} looks like one"
+                ));
+            }
+            Ok(())
+        }
+        Value::Object(map) => map.iter().try_for_each(|(key, value)| no_secret(key, value)),
+        Value::Array(list) => list.iter().try_for_each(|value| no_secret(key, value)),
+        _ => Ok(()),
     }
 }
