@@ -25,6 +25,7 @@ cargo xtask bench [--peer copilot]    measures against the budgets, beside the p
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak accepted [ROUNDS]    kills the binary right after it accepted something, by each wire
+cargo xtask soak loaded [ROUNDS]      a test of the list of sessions, 200 times while all processors are busy
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
 cargo xtask soak fleet [FAULTS]       NATS servers, hosts and the network fail while sessions are written, about an hour
