@@ -12,13 +12,18 @@ use ahp_types::{
         AutomationCancelledRunLifecycle, AutomationCompletedRunLifecycle, AutomationEntry,
         AutomationFailedRunLifecycle, AutomationManualRunOrigin, AutomationOperation, AutomationPendingRunLifecycle,
         AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationRunSummary,
-        AutomationRunningRunLifecycle, AutomationTriggeredRunOrigin, ErrorInfo, UsageInfo,
+        AutomationRunningRunLifecycle, AutomationTriggeredRunOrigin, UsageInfo,
     },
 };
 use lodge_host::{Automation, AutomationChange, Run, RunCause, RunEnd, RunOutcome, RunUsage};
 
 use super::{CHANNEL, RUN, address, definition};
-use crate::{face::Face, projection::timestamp, rpc::RpcError, state::Core};
+use crate::{
+    face::Face,
+    projection::{error_info, timestamp},
+    rpc::RpcError,
+    state::Core,
+};
 
 /// So many runs that are over are shown at first, and more with every page.
 const PAGE: usize = 20;
@@ -152,12 +157,7 @@ fn lifecycle(run: &Run) -> AutomationRunLifecycle {
             created_at,
             started_at,
             completed_at,
-            error: ErrorInfo {
-                error_type: kind.clone(),
-                message: message.clone(),
-                stack: None,
-                meta: None,
-            },
+            error: error_info(kind, message),
         }),
     }
 }

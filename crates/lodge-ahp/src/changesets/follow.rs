@@ -18,6 +18,7 @@ use super::{Kind, catalogue, files::edit, operations};
 use crate::{
     chats,
     face::{Face, Inner},
+    projection::error_info,
     state::{Service, Uri},
 };
 
@@ -297,12 +298,7 @@ impl Follow {
         let mut files = match found {
             Ok(files) => files,
             Err(error) => {
-                let error = ErrorInfo {
-                    error_type: "changes".to_owned(),
-                    message: error.to_string(),
-                    stack: None,
-                    meta: None,
-                };
+                let error = error_info("changes", error);
                 let known = match inner.core.service(&self.channel) {
                     Some(Service::Changeset(state)) => state.error.as_ref() == Some(&error),
                     _ => true,

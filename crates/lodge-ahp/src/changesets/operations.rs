@@ -7,16 +7,14 @@ use ahp_types::{
     actions::ChangesetOperationStatusChangedAction,
     commands::ChangesetOperationTarget,
     common::StringOrMarkdown,
-    state::{
-        ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
-        ErrorInfo,
-    },
+    state::{ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus},
 };
 use lodge_host::{HostError, Span, WorkTree, count_files, describe_restored};
 
 use super::Kind;
 use crate::{
     face::Face,
+    projection::error_info,
     rpc::{RpcError, code},
     state::Service,
     uri,
@@ -188,12 +186,7 @@ fn status(id: &str, status: ChangesetOperationStatus, error: Option<String>) -> 
     StateAction::ChangesetOperationStatusChanged(ChangesetOperationStatusChangedAction {
         operation_id: id.to_owned(),
         status,
-        error: error.map(|message| ErrorInfo {
-            error_type: "operation".to_owned(),
-            message,
-            stack: None,
-            meta: None,
-        }),
+        error: error.map(|message| error_info("operation", message)),
     })
 }
 

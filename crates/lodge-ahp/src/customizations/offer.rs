@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ahp_types::state::{
-    ErrorInfo, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState, McpServerStoppedState,
+    McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState, McpServerStoppedState,
 };
 use lodge_host::{
     AgentDefinition, AgentError, Available, AvailableServer, CommandInfo, CommandSource, Host, Plugin, Session, Skill,
@@ -11,7 +11,7 @@ use lodge_host::{
 };
 
 use super::auth;
-use crate::uri;
+use crate::{projection::error_info, uri};
 
 /// Everything, with whether each is on.
 #[derive(Default)]
@@ -129,12 +129,7 @@ fn server_uri(name: &str, file: Option<&PathBuf>) -> String {
 
 fn failed(message: &str) -> McpServerState {
     McpServerState::Error(McpServerErrorState {
-        error: ErrorInfo {
-            error_type: "mcp".into(),
-            message: message.to_owned(),
-            stack: None,
-            meta: None,
-        },
+        error: error_info("mcp", message),
     })
 }
 

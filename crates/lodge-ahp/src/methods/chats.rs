@@ -355,34 +355,23 @@ struct FetchTurns {
     limit: Option<rpc::Whole>,
 }
 
-pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
-    let params: FetchTurns = match rpc::params(request.params) {
-        Ok(params) => params,
-        Err(error) => return error.into(),
-    };
+pub(super) async fn fetch_turns(request: &Request<'_>) -> Result<Reply, RpcError> {
+    let params: FetchTurns = rpc::params(request.params)?;
     if request.is_seed() {
-        return seed_turns(request, params).await.into();
+        return Ok(seed_turns(request, params).await.into());
     }
-    let Some(chat) = params.channel else {
-        return RpcError::params("no chat is named").into();
-    };
+    let chat = params.channel.ok_or_else(|| RpcError::params("no chat is named"))?;
     let opened = request.face.open(&chat).await;
     let mut inner = request.face.inner.lock();
     if opened.is_err() || !inner.core.chats.contains_key(chat.as_str()) {
-        return RpcError::new(
-            code::SESSION_NOT_FOUND,
-            format!("session not found: there is no chat {chat}"),
-        )
-        .into();
+        let text = format!("session not found: there is no chat {chat}");
+        return Err(RpcError::new(code::SESSION_NOT_FOUND, text));
     }
     // The turns come as an action, and before the response.
-    match inner.core.load_turns(request.conn.id, &chat, params.cursor.as_deref()) {
-        Some(()) => {
-            request.conn.push(rpc::response(Some(request.id), &rpc::empty()));
-            Reply::Sent
-        }
-        None => RpcError::params("unrecognized fetchTurns cursor: it is not one of this chat's").into(),
-    }
+    let loaded = inner.core.load_turns(request.conn.id, &chat, params.cursor.as_deref());
+    loaded.ok_or_else(|| RpcError::params("unrecognized fetchTurns cursor: it is not one of this chat's"))?;
+    request.conn.push(rpc::response(Some(request.id), &rpc::empty()));
+    Ok(Reply::Sent)
 }
 
 #[derive(Serialize)]

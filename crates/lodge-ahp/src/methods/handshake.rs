@@ -75,15 +75,12 @@ struct Initialized {
     automations: Option<AutomationCapabilities>,
 }
 
-pub(super) async fn initialize(request: &Request<'_>) -> Reply {
+pub(super) async fn initialize(request: &Request<'_>) -> Result<Reply, RpcError> {
     let (face, conn) = (request.face, request.conn);
     if request.peer.is_some() {
-        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+        return Err(initialized());
     }
-    let params: Initialize = match rpc::params(request.params) {
-        Ok(params) => params,
-        Err(error) => return error.into(),
-    };
+    let params: Initialize = rpc::params(request.params)?;
     let old = params.protocol_versions.is_none() && params.protocol_version == Some(json!(1));
     let offered = params.protocol_versions.unwrap_or_default();
     let chosen = match version::negotiate(&offered) {
@@ -95,20 +92,19 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
             let error = error.with(json!({ "supportedVersions": version::SUPPORTED }));
             conn.push(rpc::response(Some(request.id), &Err(error)));
             conn.close(Closing::NoCommonVersion);
-            return Reply::Sent;
+            return Ok(Reply::Sent);
         }
-        Err(entry) => return RpcError::params(format!("{entry:?} is not a version")).into(),
+        Err(entry) => return Err(RpcError::params(format!("{entry:?} is not a version"))),
     };
     if params.client_id.is_empty() || params.client_id.len() > 256 {
-        return RpcError::params("a clientId has 1 to 256 characters").into();
+        return Err(RpcError::params("a clientId has 1 to 256 characters"));
     }
     if let Some(locale) = params.locale.as_deref().filter(|locale| !is_language_tag(locale)) {
-        return RpcError::params(format!("{locale:?} is not a language tag (BCP 47), such as \"en-US\"")).into();
+        let text = format!("{locale:?} is not a language tag (BCP 47), such as \"en-US\"");
+        return Err(RpcError::params(text));
     }
     let known = face.host.marks().client(&params.client_id);
-    if let Err(error) = check_client(request, &params.client_id, known.as_ref()) {
-        return error.into();
-    }
+    check_client(request, &params.client_id, known.as_ref())?;
     let peer = Peer {
         client: params.client_id.as_str().into(),
         dialect: version::dialect(&chosen),
@@ -131,7 +127,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     let elsewhere = open_all(request, &peer, &wanted).await;
     let mut inner = face.inner.lock();
     if !conn.introduce(peer.clone()) {
-        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+        return Err(initialized());
     }
     let core = &mut inner.core;
     let snapshots = wanted
@@ -160,7 +156,11 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     drop(inner);
     drop(elsewhere.holds);
     face.telemetry_changed();
-    Reply::Sent
+    Ok(Reply::Sent)
+}
+
+fn initialized() -> RpcError {
+    RpcError::new(code::INVALID_REQUEST, "the connection is initialized already")
 }
 
 /// Whether a text has the form of a language tag: subtags of letters and digits, the first of letters.
@@ -178,20 +178,11 @@ fn check_client(request: &Request<'_>, client: &str, known: Option<&KnownClient>
     let Some(device) = device else { return Ok(()) };
     let is_known = known.is_none_or(|known| known.device.as_deref() == Some(device));
     // Those of other hosts are not remembered.
-    let is_elsewhere = |other: &&Arc<Conn>| {
+    let is_elsewhere = |other: &Arc<Conn>| {
         let is_it = other.peer().is_some_and(|peer| *peer.client == *client);
         is_it && other.admission.identity.device().is_some_and(|other| other != device)
     };
-    if is_known
-        && !request
-            .face
-            .inner
-            .lock()
-            .core
-            .conns
-            .values()
-            .any(|other| is_elsewhere(&other))
-    {
+    if is_known && !request.face.inner.lock().core.conns.values().any(is_elsewhere) {
         return Ok(());
     }
     let text = "this clientId belongs to a client on another device; choose a new one";
@@ -238,21 +229,15 @@ struct Reconnect {
     subscriptions: Vec<String>,
 }
 
-pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
+pub(super) async fn reconnect(request: &Request<'_>) -> Result<Reply, RpcError> {
     let (face, conn) = (request.face, request.conn);
     if request.peer.is_some() {
-        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+        return Err(initialized());
     }
-    let params: Reconnect = match rpc::params(request.params) {
-        Ok(params) => params,
-        Err(error) => return error.into(),
-    };
-    let Some(known) = face.host.marks().client(&params.client_id) else {
-        return RpcError::new(code::NOT_FOUND, "unknown client; send initialize").into();
-    };
-    if let Err(error) = check_client(request, &params.client_id, Some(&known)) {
-        return error.into();
-    }
+    let params: Reconnect = rpc::params(request.params)?;
+    let known = face.host.marks().client(&params.client_id);
+    let known = known.ok_or_else(|| RpcError::new(code::NOT_FOUND, "unknown client; send initialize"))?;
+    check_client(request, &params.client_id, Some(&known))?;
     let peer = Peer {
         client: params.client_id.as_str().into(),
         dialect: version::dialect(&known.version),
@@ -269,19 +254,12 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     let windows = face.windows.lock().get(&peer.client).cloned().unwrap_or_default();
     let mut inner = face.inner.lock();
     // A connection that broke without the host noticing still knows more than what was remembered at the last parting.
-    let old: Vec<u64> = inner
-        .core
-        .conns
-        .values()
-        .filter(|other| is_same(other, conn, &peer))
-        .map(|other| other.id)
-        .collect();
     let mut starts = windows;
-    for id in old {
-        starts.extend(inner.core.starts(id));
+    for old in inner.core.conns.values().filter(|other| is_same(other, conn, &peer)) {
+        starts.extend(inner.core.starts(old.id));
     }
     if !conn.introduce(peer.clone()) {
-        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+        return Err(initialized());
     }
     let resumed = inner
         .core
@@ -311,7 +289,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     for session in sessions {
         face.client_left(&session, &peer.client);
     }
-    Reply::Sent
+    Ok(Reply::Sent)
 }
 
 #[derive(Serialize)]
@@ -352,53 +330,34 @@ struct View {
     turns: Option<rpc::Whole>,
 }
 
-pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
-    let peer = match request.peer() {
-        Ok(peer) => peer,
-        Err(error) => return error.into(),
+pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> {
+    let peer = request.peer()?;
+    let params: Subscribe = rpc::params(request.params)?;
+    let (thing, named) = match request.is_seed() {
+        true => ("resource", params.resource.or(params.channel)),
+        false => ("channel", params.channel),
     };
-    let params: Subscribe = match rpc::params(request.params) {
-        Ok(params) => params,
-        Err(error) => return error.into(),
-    };
-    let thing = if request.is_seed() { "resource" } else { "channel" };
-    let Some(uri) = (if request.is_seed() {
-        params.resource.or(params.channel)
-    } else {
-        params.channel
-    }) else {
-        return RpcError::params(format!("no {thing} is named")).into();
-    };
-    let turns = params
-        .view
-        .and_then(|view| view.turns)
-        .map(|turns| usize::try_from(turns.0).unwrap_or(usize::MAX));
+    let uri = named.ok_or_else(|| RpcError::params(format!("no {thing} is named")))?;
+    let turns = params.view.and_then(|view| view.turns);
+    let turns = turns.map(|turns| usize::try_from(turns.0).unwrap_or(usize::MAX));
     open(request, peer, &uri).await;
     let mut inner = request.face.inner.lock();
-    match inner.core.subscribe(request.conn, peer, &uri, turns) {
-        Ok(snapshot) => {
-            request
-                .conn
-                .push(rpc::response(Some(request.id), &rpc::ok(json_snapshot(snapshot))));
-            drop(inner);
-            request.face.listeners_changed();
-            Reply::Sent
-        }
-        Err(NoSubscription::Unknown) => {
-            RpcError::new(code::SESSION_NOT_FOUND, format!("there is no {thing} {uri}")).into()
-        }
-        Err(NoSubscription::TooMany) => RpcError::new(code::TOO_BUSY, "too many subscriptions").into(),
-    }
+    let subscribed = inner.core.subscribe(request.conn, peer, &uri, turns);
+    let snapshot = subscribed.map_err(|why| match why {
+        NoSubscription::Unknown => RpcError::new(code::SESSION_NOT_FOUND, format!("there is no {thing} {uri}")),
+        NoSubscription::TooMany => RpcError::new(code::TOO_BUSY, "too many subscriptions"),
+    })?;
+    let answer = rpc::ok(Subscribed { snapshot });
+    request.conn.push(rpc::response(Some(request.id), &answer));
+    drop(inner);
+    request.face.listeners_changed();
+    Ok(Reply::Sent)
 }
 
 #[derive(Serialize)]
 struct Subscribed {
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<Box<RawValue>>,
-}
-
-fn json_snapshot(snapshot: Option<Box<RawValue>>) -> Subscribed {
-    Subscribed { snapshot }
 }
 
 #[derive(Deserialize)]

@@ -83,9 +83,9 @@ impl From<RpcResult> for Reply {
     }
 }
 
-impl From<RpcError> for Reply {
-    fn from(error: RpcError) -> Self {
-        Self::Result(Err(error))
+impl From<Result<Self, RpcError>> for Reply {
+    fn from(done: Result<Self, RpcError>) -> Self {
+        done.unwrap_or_else(|error| Self::Result(Err(error)))
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn find(name: &str, peer: Option<&Peer>) -> Option<&'static Method> {
 /// Runs it.
 pub(crate) async fn call(method: &Method, request: &Request<'_>) -> Reply {
     if let Err(why) = request.conn.admission.check(method.role) {
-        return RpcError::new(crate::rpc::code::PERMISSION_DENIED, why).into();
+        return Reply::Result(Err(RpcError::new(crate::rpc::code::PERMISSION_DENIED, why)));
     }
     match reverse::forward(method, request).await {
         Some(result) => result.into(),

@@ -121,15 +121,8 @@ struct OneUri {
     follow_symlinks: Option<bool>,
 }
 
-pub(super) async fn read(request: &Request<'_>) -> Reply {
-    match contents(request).await {
-        Ok(()) => Reply::Sent,
-        Err(error) => error.into(),
-    }
-}
-
 /// Sends contents as they are read.
-async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
+pub(super) async fn read(request: &Request<'_>) -> Result<Reply, RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
     let wanted = params.encoding.as_deref().map(encoding).transpose()?;
@@ -154,7 +147,7 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let answer = LargeAnswer::begin(head, contents, tail).await;
     let answer = answer.map_err(|error| about.error(request, error))?;
     send(request, answer).await;
-    Ok(())
+    Ok(Reply::Sent)
 }
 
 /// Contents that are at no path: what tool calls said or did, and what changed files were.

@@ -228,12 +228,7 @@ impl Projector {
             self.background_ended(&agent);
         }
         for scope in self.scopes() {
-            let info = ErrorInfo {
-                error_type: lodge_host::INTERRUPTED_INFO.to_owned(),
-                message: lodge_host::INTERRUPTED_TURN.to_owned(),
-                stack: None,
-                meta: None,
-            };
+            let info = error_info(lodge_host::INTERRUPTED_INFO, lodge_host::INTERRUPTED_TURN);
             self.end_turn(&scope, End::Error(info, scope == Scope::Main));
         }
     }
@@ -276,6 +271,16 @@ impl Projector {
             None => Some(Scope::Main),
             Some(agent) => self.agents.get(agent).cloned().map(Scope::Sub),
         }
+    }
+}
+
+/// What failed, by a word for programs and in words for people.
+pub(crate) fn error_info(kind: &str, message: impl ToString) -> ErrorInfo {
+    ErrorInfo {
+        error_type: kind.to_owned(),
+        message: message.to_string(),
+        stack: None,
+        meta: None,
     }
 }
 

@@ -10,7 +10,7 @@ use ahp_types::{
 use lodge_events::{ApprovalMode, Event, Payload};
 use serde_json::{Value, json};
 
-use super::{Projector, Scope, Step, answers::markdown, object, turns::End};
+use super::{Projector, Scope, Step, answers::markdown, error_info, object, turns::End};
 
 impl Projector {
     pub(super) fn take(&mut self, event: &Event) {
@@ -99,10 +99,8 @@ impl Projector {
             }
             Payload::SessionError(error) => {
                 let info = ErrorInfo {
-                    error_type: error.error_type.clone(),
-                    message: error.message.clone(),
-                    stack: None,
                     meta: error.status_code.map(|status| object(json!({ "statusCode": status }))),
+                    ..error_info(&error.error_type, &error.message)
                 };
                 let scope = of_agent.unwrap_or(Scope::Main);
                 // What cannot be written down cannot be gone on from, but what failed before can still be.
@@ -170,12 +168,7 @@ impl Projector {
                 self.background_ended(&done.tool_call_id);
             }
             Payload::SubagentFailed(failed) => {
-                let info = ErrorInfo {
-                    error_type: "subagent".into(),
-                    message: failed.error.clone(),
-                    stack: None,
-                    meta: None,
-                };
+                let info = error_info("subagent", &failed.error);
                 self.end_turn(&Scope::Sub(failed.tool_call_id.clone()), End::Error(info, false));
                 self.background_ended(&failed.tool_call_id);
             }

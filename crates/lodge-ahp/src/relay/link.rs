@@ -17,7 +17,7 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::{
     face::Face,
-    rpc::{self, RpcError, RpcResult, code},
+    rpc::{self, Incoming, RpcError, RpcResult, code},
     state::{Closing, Conn},
     wire::{Envelope, Frame, Origin},
 };
@@ -49,7 +49,13 @@ pub(super) struct Inner {
     pub(super) channels: HashSet<String>,
     /// How many snapshots are still to be given to the client, and what it is told after them.
     holds: usize,
-    held: Vec<Frame>,
+    held: Vec<Told>,
+}
+
+/// Something that the other host says by itself, and its parameters where it is an action.
+struct Told {
+    frame: Frame,
+    action: Option<Box<RawValue>>,
 }
 
 /// Who waits for an answer of the other host, and what a good one means.
@@ -126,37 +132,13 @@ impl Drop for Hold {
         let mut inner = self.0.inner.lock();
         inner.holds -= 1;
         if inner.holds == 0 {
-            for frame in std::mem::take(&mut inner.held) {
-                self.0.tell(&frame);
+            for told in std::mem::take(&mut inner.held) {
+                self.0.tell(told);
             }
         }
         drop(inner);
         self.0.conn.relays.leave_unused(&self.0);
     }
-}
-
-/// What the other host says.
-#[derive(Deserialize)]
-struct Told<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(default)]
-    error: Option<ToldError>,
-}
-
-#[derive(Deserialize)]
-struct ToldError {
-    code: i32,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    data: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -269,46 +251,36 @@ impl Relay {
 
     /// Takes one message of the other host. False when it cannot be read.
     fn take(self: &Arc<Self>, text: &str) -> bool {
-        let Ok(told) = serde_json::from_str::<Told<'_>>(text) else {
-            return false;
-        };
-        match (told.method.as_deref(), told.id) {
-            (Some(_), None) => {
-                let frame = Frame::from(text.to_owned());
+        match rpc::parse(text, usize::MAX) {
+            Ok(Incoming::Notification { method, params }) => {
                 let mut inner = self.inner.lock();
                 // Of everything else, this host tells its clients itself.
-                if inner.is_heard(told.params) {
+                if inner.is_heard(params.as_deref()) {
+                    let told = Told {
+                        frame: Frame::from(text.to_owned()),
+                        action: params.filter(|_| method == "action"),
+                    };
                     match inner.holds {
-                        0 => self.tell(&frame),
-                        _ => inner.held.push(frame),
+                        0 => self.tell(told),
+                        _ => inner.held.push(told),
                     }
                 }
             }
-            (Some(method), Some(id)) => self.ask_client(method, id, told.params),
-            (None, Some(id)) => {
-                let answer = match (told.error, told.result) {
-                    (Some(error), _) => Err(RpcError {
-                        code: error.code,
-                        message: error.message,
-                        data: error.data,
-                    }),
-                    (None, Some(result)) => Ok(result.to_owned()),
-                    (None, None) => rpc::null(),
-                };
-                self.answered(id.get().parse().unwrap_or_default(), answer);
-            }
-            (None, None) => return false,
+            Ok(Incoming::Request { id, method, params }) => self.ask_client(method, id, params.as_deref()),
+            Ok(Incoming::Response { id, result }) => self.answered(id.unwrap_or_default(), result),
+            Err(_) => return false,
         }
         true
     }
 
     /// Tells the client something. Actions get numbers of this host; a refusal has none of its own.
-    fn tell(&self, frame: &Frame) {
-        let told = serde_json::from_str::<Told<'_>>(frame.as_str()).ok();
-        let params = told.filter(|told| told.method.as_deref() == Some("action"));
-        let params = params.and_then(|told| told.params);
-        let Some(action) = params.and_then(|params| serde_json::from_str::<Action<'_>>(params.get()).ok()) else {
-            return self.conn.push(frame.clone());
+    fn tell(&self, told: Told) {
+        let Told { frame, action } = told;
+        let action = action
+            .as_deref()
+            .map(|params| serde_json::from_str::<Action<'_>>(params.get()));
+        let Some(Ok(action)) = action else {
+            return self.conn.push(frame);
         };
         let origin = action.origin.map(|origin| Origin {
             client_id: origin.client_id.into(),
@@ -328,8 +300,7 @@ impl Relay {
     }
 
     /// The other host asks the client something.
-    fn ask_client(&self, method: &str, id: &RawValue, params: Option<&RawValue>) {
-        let (method, id) = (method.to_owned(), id.to_owned());
+    fn ask_client(&self, method: String, id: Box<RawValue>, params: Option<&RawValue>) {
         let params = params.map_or("{}", RawValue::get).to_owned();
         let (conn, out) = (self.conn.clone(), self.out.clone());
         self.face.tasks.spawn(async move {

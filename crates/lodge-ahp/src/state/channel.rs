@@ -24,6 +24,15 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    /// A connection that listens.
+    pub(crate) fn listener(&self, conn: u64) -> Option<&Subscriber> {
+        self.subscribers.iter().find(|listener| listener.conn.id == conn)
+    }
+
+    pub(super) fn listener_mut(&mut self, conn: u64) -> Option<&mut Subscriber> {
+        self.subscribers.iter_mut().find(|listener| listener.conn.id == conn)
+    }
+
     /// Numbers an action and queues it to everybody who listens.
     pub(crate) fn publish(&mut self, numbering: &mut Numbering<'_>, spelt: Spelt, ring_bytes: usize) {
         let sent = numbering.number(spelt);

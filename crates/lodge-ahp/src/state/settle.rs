@@ -223,7 +223,7 @@ impl Core {
     fn notify_one(&self, conn: &Arc<Conn>, modern: &Frame, seed: &Frame) {
         let subscribed = || {
             self.channel(&self.root_uri)
-                .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn.id))
+                .is_some_and(|root| root.listener(conn.id).is_some())
         };
         let Some(peer) = conn.peer() else { return };
         match peer.dialect {

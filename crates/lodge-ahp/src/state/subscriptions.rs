@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{ChatEntry, Closing, Conn, Core, Peer, Sent, Service, Spelt, Subscriber, Uri};
 use crate::{
@@ -50,20 +50,15 @@ impl Core {
         if let Some((uri, entry)) = self.services.get_key_value(uri) {
             return entry.service.is_known_in(dialect).then(|| Target::Service(uri.clone()));
         }
+        let session = || Some(Target::Session(self.sessions.get_key_value(uri)?.0.clone()));
         match dialect {
             Dialect::Seed if uri == seed::ROOT => Some(Target::Root),
-            Dialect::Seed => self
-                .sessions
-                .get_key_value(uri)
-                .map(|(uri, _)| Target::Session(uri.clone())),
+            Dialect::Seed => session(),
             // Editors spell it in several ways.
             Dialect::Modern if uri.starts_with("ahp-root:") => Some(Target::Root),
             Dialect::Modern => match self.chats.get_key_value(uri) {
                 Some((uri, _)) => Some(Target::Chat(uri.clone())),
-                None => self
-                    .sessions
-                    .get_key_value(uri)
-                    .map(|(uri, _)| Target::Session(uri.clone())),
+                None => session(),
             },
         }
     }
@@ -124,11 +119,7 @@ impl Core {
 
     fn join(&mut self, uri: &Uri, conn: &Arc<Conn>, peer: &Peer, start: usize) {
         let Some(channel) = self.channel_mut(uri) else { return };
-        match channel
-            .subscribers
-            .iter_mut()
-            .find(|subscriber| subscriber.conn.id == conn.id)
-        {
+        match channel.listener_mut(conn.id) {
             Some(subscriber) => subscriber.start = start,
             None => channel.subscribers.push(Subscriber {
                 conn: conn.clone(),
@@ -148,55 +139,20 @@ impl Core {
     }
 
     fn snapshot(&self, uri: &str, target: &Target, peer: &Peer, start: usize) -> Box<RawValue> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Snapshot<'a, S: Serialize> {
-            resource: &'a str,
-            state: S,
-            from_seq: u64,
-        }
         debug_assert!(self.held.borrow().is_none(), "what is held back has no number yet");
-        let from_seq = self.numbers.last();
-        let json = match (target, peer.dialect) {
-            (Target::Root, Dialect::Modern) => to_json(&Snapshot {
-                resource: uri,
-                state: &self.root,
-                from_seq,
-            }),
-            (Target::Root, Dialect::Seed) => to_json(&Snapshot {
-                resource: uri,
-                state: seed::root(&self.root),
-                from_seq,
-            }),
-            (Target::Chat(chat), _) => to_json(&Snapshot {
-                resource: uri,
-                state: self.chats[chat].store().view(start),
-                from_seq,
-            }),
-            (Target::Service(service), Dialect::Modern) => to_json(&Snapshot {
-                resource: uri,
-                state: self.services[service].service.view(),
-                from_seq,
-            }),
-            (Target::Service(service), Dialect::Seed) => to_json(&Snapshot {
-                resource: uri,
-                state: seed::terminal(self.services[service].service.view()),
-                from_seq,
-            }),
-            (Target::Session(session), Dialect::Modern) => to_json(&Snapshot {
-                resource: uri,
-                state: self.sessions[session].view(peer.is_editor()),
-                from_seq,
-            }),
-            (Target::Session(session), Dialect::Seed) => {
-                let state = seed::session(self, session, start).unwrap_or(Value::Null);
-                to_json(&Snapshot {
-                    resource: uri,
-                    state,
-                    from_seq,
-                })
+        let state = match (target, peer.dialect) {
+            (Target::Root, Dialect::Modern) => to_json(&self.root),
+            (Target::Root, Dialect::Seed) => to_json(&seed::root(&self.root)),
+            (Target::Chat(chat), _) => to_json(&self.chats[chat].store().view(start)),
+            (Target::Service(service), Dialect::Modern) => to_json(&self.services[service].service.view()),
+            (Target::Service(service), Dialect::Seed) => {
+                to_json(&seed::terminal(self.services[service].service.view()))
             }
+            (Target::Session(session), Dialect::Modern) => to_json(&self.sessions[session].view(peer.is_editor())),
+            (Target::Session(session), Dialect::Seed) => to_json(&seed::session(self, session, start)),
         };
+        let (resource, seq) = (to_json(&uri), self.numbers.last());
+        let json = format!(r#"{{"resource":{resource},"state":{state},"fromSeq":{seq}}}"#);
         // The text was made by the serialiser just above, so it is JSON.
         RawValue::from_string(json).unwrap_or_default()
     }
@@ -329,11 +285,7 @@ impl Core {
     pub(crate) fn load_turns(&mut self, conn: u64, chat: &str, cursor: Option<&str>) -> Option<()> {
         let entry = self.chats.get(chat)?;
         let store = entry.store();
-        let subscriber = entry
-            .channel()
-            .subscribers
-            .iter()
-            .find(|subscriber| subscriber.conn.id == conn);
+        let subscriber = entry.channel().listener(conn);
         let shown = subscriber.map_or(store.turns().len(), |subscriber| subscriber.start);
         let end = match cursor {
             Some(cursor) => store.position(cursor)?,
@@ -395,11 +347,7 @@ impl Core {
         };
         let spelt = Spelt::new(envelope.spell(), None);
         let Some(channel) = self.channel_mut(chat) else { return };
-        let Some(subscriber) = channel
-            .subscribers
-            .iter_mut()
-            .find(|subscriber| subscriber.conn.id == conn)
-        else {
+        let Some(subscriber) = channel.listener_mut(conn) else {
             return;
         };
         // A window only ever grows: whoever has these turns already ignores them.
@@ -413,13 +361,7 @@ impl Core {
     pub(crate) fn starts(&self, conn: u64) -> Vec<(Uri, usize)> {
         let heard = self.heard.get(&conn).into_iter().flatten();
         let mine = heard.filter_map(|uri| {
-            let subscriber = self
-                .chats
-                .get(uri)?
-                .channel()
-                .subscribers
-                .iter()
-                .find(|subscriber| subscriber.conn.id == conn)?;
+            let subscriber = self.chats.get(uri)?.channel().listener(conn)?;
             Some((uri.clone(), subscriber.start))
         });
         mine.collect()
