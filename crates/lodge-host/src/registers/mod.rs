@@ -28,6 +28,7 @@ pub enum RegisterError {
     TooLarge {
         /// The record.
         key: String,
+        /// Its size in bytes.
         size: usize,
         /// What fits.
         most: usize,
