@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use futures_util::future::BoxFuture;
 use lodge_agent::{AgentError, Customized, skill_key};
 use lodge_files::uri;
 use lodge_mcp::Status;
@@ -163,57 +164,59 @@ impl Session {
 
     /// Does what people decided about what this session has. What was decided `before`, and is not any more, becomes as it was by
     /// itself.
-    pub async fn apply_decisions(
-        &self,
-        plugins: &[&BroughtPlugin],
-        decisions: &SessionDecisions,
-        before: &BTreeSet<String>,
-    ) -> Result<(), AgentError> {
-        let mut todo = Vec::new();
-        let mut want = |place: PartPlace, name: &str, is_on: bool, what: Customized| {
-            let plugin = plugins.iter().find(|plugin| plugin.id == place.container);
-            let said = plugin.and_then(|plugin| plugin.parts.get(name).copied());
-            let (own, around) = (decisions.is_on(&place.key).or(said), decisions.is_on(&place.around));
-            let on = around.unwrap_or(true) && own.unwrap_or(true);
-            let is_decided = own.is_some() || around.is_some();
-            let was_decided = before.contains(&place.key) || before.contains(&place.around);
-            if (is_decided || was_decided) && on != is_on {
-                todo.push((what, on));
-            }
-        };
-        for (agent, on) in self.found_agents().await? {
-            let what = Customized::Agent(agent.name.clone());
-            want(PartPlace::of_agent(plugins, &agent), &agent.name, on, what);
-        }
-        for (skill, on) in self.skills().await? {
-            let what = Customized::Skill(skill.name.clone());
-            want(PartPlace::of_skill(plugins, &skill), &skill.name, on, what);
-        }
-        for (path, on) in self.instruction_files().await {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let place = PartPlace::of_file(plugins, PartKind::Rules, &path);
-            want(place, &name, on, Customized::Instruction(path));
-        }
-        for (what, on) in todo {
-            self.enable(what, on).await?;
-        }
-        for server in self.mcp().list() {
-            let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
-            let said = said.filter_map(|plugin| plugin.parts.get(&server.name).copied()).next();
-            let key = server_key(&server.name);
-            let usual = || {
-                let config = self.mcp().config(&server.name);
-                config.is_none_or(|config| !config.disabled)
+    pub fn apply_decisions<'a>(
+        &'a self,
+        plugins: &'a [&'a BroughtPlugin],
+        decisions: &'a SessionDecisions,
+        before: &'a BTreeSet<String>,
+    ) -> BoxFuture<'a, Result<(), AgentError>> {
+        Box::pin(async move {
+            let mut todo = Vec::new();
+            let mut want = |place: PartPlace, name: &str, is_on: bool, what: Customized| {
+                let plugin = plugins.iter().find(|plugin| plugin.id == place.container);
+                let said = plugin.and_then(|plugin| plugin.parts.get(name).copied());
+                let (own, around) = (decisions.is_on(&place.key).or(said), decisions.is_on(&place.around));
+                let on = around.unwrap_or(true) && own.unwrap_or(true);
+                let is_decided = own.is_some() || around.is_some();
+                let was_decided = before.contains(&place.key) || before.contains(&place.around);
+                if (is_decided || was_decided) && on != is_on {
+                    todo.push((what, on));
+                }
             };
-            let decided = decisions.is_on(&key).or(said);
-            let decided = decided.or_else(|| before.contains(&key).then(usual));
-            match decided.filter(|on| *on != (server.status != Status::Disabled)) {
-                Some(false) => drop(self.mcp().disable(&server.name)),
-                Some(true) if self.mcp().enable(&server.name).is_ok() => self.start_server(&server.name),
-                _ => {}
+            for (agent, on) in self.found_agents().await? {
+                let what = Customized::Agent(agent.name.clone());
+                want(PartPlace::of_agent(plugins, &agent), &agent.name, on, what);
             }
-        }
-        Ok(())
+            for (skill, on) in self.skills().await? {
+                let what = Customized::Skill(skill.name.clone());
+                want(PartPlace::of_skill(plugins, &skill), &skill.name, on, what);
+            }
+            for (path, on) in self.instruction_files().await {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let place = PartPlace::of_file(plugins, PartKind::Rules, &path);
+                want(place, &name, on, Customized::Instruction(path));
+            }
+            for (what, on) in todo {
+                self.enable(what, on).await?;
+            }
+            for server in self.mcp().list() {
+                let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
+                let said = said.filter_map(|plugin| plugin.parts.get(&server.name).copied()).next();
+                let key = server_key(&server.name);
+                let usual = || {
+                    let config = self.mcp().config(&server.name);
+                    config.is_none_or(|config| !config.disabled)
+                };
+                let decided = decisions.is_on(&key).or(said);
+                let decided = decided.or_else(|| before.contains(&key).then(usual));
+                match decided.filter(|on| *on != (server.status != Status::Disabled)) {
+                    Some(false) => drop(self.mcp().disable(&server.name)),
+                    Some(true) if self.mcp().enable(&server.name).is_ok() => self.start_server(&server.name),
+                    _ => {}
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Starts an MCP server beside everything else; how that ends is told by an event.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use futures_util::future::BoxFuture;
 use lodge_events::{Event, EventType, LodgeChat, SessionScheduleCancelled, UserMessage};
 use lodge_external::Program;
 use lodge_log::{EventReader, LogError, Store};
@@ -17,34 +18,36 @@ impl Host {
     }
 
     /// The same for a copy that is a chat of a session.
-    pub async fn fork_as(
-        &self,
-        id: &str,
+    pub fn fork_as<'a>(
+        &'a self,
+        id: &'a str,
         up_to: Option<Uuid>,
         new_id: Option<String>,
         chat: Option<LodgeChat>,
-    ) -> Result<Session, HostError> {
-        let source = self.open_session(id).await?;
-        if let Some(program) = Program::behind(&*source.agent().settings().model) {
-            return Err(HostError::Invalid(program.cannot("be copied into another session")));
-        }
-        let reader = source.history()?;
-        let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
-        let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
-        tokio::task::spawn_blocking(move || inner.copy(&from, reader, up_to, &name))
-            .await
-            .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
-        let session = self.open_session(&new_id).await?;
-        // What is sent at set times is sent in the session that it was scheduled in.
-        for id in session.state().schedules.open.into_keys() {
-            session.record(SessionScheduleCancelled { id }).await?;
-        }
-        self.0.label(&session, session.settings().name);
-        if let Some(chat) = chat {
-            session.set_chat(chat)?;
-        }
-        let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
-        Ok(session)
+    ) -> BoxFuture<'a, Result<Session, HostError>> {
+        Box::pin(async move {
+            let source = self.open_session(id).await?;
+            if let Some(program) = Program::behind(&*source.agent().settings().model) {
+                return Err(HostError::Invalid(program.cannot("be copied into another session")));
+            }
+            let reader = source.history()?;
+            let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+            let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
+            tokio::task::spawn_blocking(move || inner.copy(&from, reader, up_to, &name))
+                .await
+                .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
+            let session = self.open_session(&new_id).await?;
+            // What is sent at set times is sent in the session that it was scheduled in.
+            for id in session.state().schedules.open.into_keys() {
+                session.record(SessionScheduleCancelled { id }).await?;
+            }
+            self.0.label(&session, session.settings().name);
+            if let Some(chat) = chat {
+                session.set_chat(chat)?;
+            }
+            let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
+            Ok(session)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::future::BoxFuture;
 use lodge_agent::{AgentError, may_go};
 use lodge_events::{Event, Payload, SessionInfo, Timestamp};
 use lodge_log::{LogError, Store};
@@ -160,41 +161,43 @@ impl Session {
 
     /// Completes a rewind or restoration that another process began: forwards if that is still possible, otherwise
     /// backwards.
-    pub(crate) async fn finish_interrupted(&self) -> Result<(), HostError> {
-        let Some(found) = self.with_changes(|changes| Ok(changes.interrupted()?)).await? else {
-            return Ok(());
-        };
-        let found = Arc::new(found);
-        let half = found.note().and_then(LogHalf::parse);
-        // Nobody knows what else belongs to one with an unreadable note, so it must be abandoned.
-        let is_known = half.is_some() || found.note().is_none();
-        let forward = is_known && !found.goes_back() && self.put_log_forward(half).await?;
-        let done = match forward {
-            true => self.carry_on(&found, half).await,
-            false => self.abandon(&found, half).await.map(|left| (BACK, left)),
-        };
-        let (text, left) = match done {
-            // It is as if nothing had begun.
-            Err(HostError::Changes(error @ ChangesError::RolledBack { .. })) => {
-                self.abandon(&found, half).await?;
-                (BACK, vec![(PathBuf::new(), Skip::Failed(error.to_string()))])
-            }
-            done => done?,
-        };
-        let mut message = text.to_owned();
-        for (path, why) in left {
-            let _ = match why {
-                Skip::Failed(why) => write!(message, "\n- {why}"),
-                why => write!(message, "\n- {} is left alone: {why}", path.display()),
+    pub(crate) fn finish_interrupted<'a>(&'a self) -> BoxFuture<'a, Result<(), HostError>> {
+        Box::pin(async move {
+            let Some(found) = self.with_changes(|changes| Ok(changes.interrupted()?)).await? else {
+                return Ok(());
             };
-        }
-        let info = SessionInfo {
-            info_type: "rewind_recovered".into(),
-            message,
-            ..SessionInfo::default()
-        };
-        self.record(info).await?;
-        Ok(())
+            let found = Arc::new(found);
+            let half = found.note().and_then(LogHalf::parse);
+            // Nobody knows what else belongs to one with an unreadable note, so it must be abandoned.
+            let is_known = half.is_some() || found.note().is_none();
+            let forward = is_known && !found.goes_back() && self.put_log_forward(half).await?;
+            let done = match forward {
+                true => self.carry_on(&found, half).await,
+                false => self.abandon(&found, half).await.map(|left| (BACK, left)),
+            };
+            let (text, left) = match done {
+                // It is as if nothing had begun.
+                Err(HostError::Changes(error @ ChangesError::RolledBack { .. })) => {
+                    self.abandon(&found, half).await?;
+                    (BACK, vec![(PathBuf::new(), Skip::Failed(error.to_string()))])
+                }
+                done => done?,
+            };
+            let mut message = text.to_owned();
+            for (path, why) in left {
+                let _ = match why {
+                    Skip::Failed(why) => write!(message, "\n- {why}"),
+                    why => write!(message, "\n- {} is left alone: {why}", path.display()),
+                };
+            }
+            let info = SessionInfo {
+                info_type: "rewind_recovered".into(),
+                message,
+                ..SessionInfo::default()
+            };
+            self.record(info).await?;
+            Ok(())
+        })
     }
 
     async fn carry_on(&self, found: &Arc<Restoration>, half: Option<LogHalf>) -> Result<Ended, HostError> {

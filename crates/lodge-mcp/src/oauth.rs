@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadataSource, AuthorizationRequest, AuthorizationSession,
@@ -235,29 +236,36 @@ impl Logins {
         Ok(Login { url: address, done })
     }
 
-    async fn session(&self, url: &str, options: &LoginOptions, redirect: &str) -> Result<AuthorizationSession, String> {
-        let text = |error: AuthError| error_text(&error);
-        let mut manager = self.manager(url).await.map_err(text)?;
-        let found = manager.resolve_metadata().await.map_err(text)?;
-        if found.source == AuthorizationMetadataSource::LegacyEndpointFallback {
-            return Err("The server does not offer a way to sign in.".to_owned());
-        }
-        manager.set_metadata(found.metadata);
-        let name = options.client_name.as_deref().unwrap_or("Lodge");
-        let mut request = AuthorizationRequest::new(redirect)
-            .with_client_name(name)
-            .with_initial_scope_selection();
-        if let Some(url) = &options.client_metadata_url {
-            request = request.with_client_metadata_url(url);
-        }
-        if let Some(id) = &options.client.id {
-            request = request.with_preregistered_client(id);
-            if let Some(secret) = &options.client.secret {
-                request = request.with_client_secret(secret);
+    fn session<'a>(
+        &'a self,
+        url: &'a str,
+        options: &'a LoginOptions,
+        redirect: &'a str,
+    ) -> BoxFuture<'a, Result<AuthorizationSession, String>> {
+        Box::pin(async move {
+            let text = |error: AuthError| error_text(&error);
+            let mut manager = self.manager(url).await.map_err(text)?;
+            let found = manager.resolve_metadata().await.map_err(text)?;
+            if found.source == AuthorizationMetadataSource::LegacyEndpointFallback {
+                return Err("The server does not offer a way to sign in.".to_owned());
             }
-        }
-        let session = AuthorizationSession::new(manager, request).await;
-        session.map_err(|(_, error)| error_text(&error))
+            manager.set_metadata(found.metadata);
+            let name = options.client_name.as_deref().unwrap_or("Lodge");
+            let mut request = AuthorizationRequest::new(redirect)
+                .with_client_name(name)
+                .with_initial_scope_selection();
+            if let Some(url) = &options.client_metadata_url {
+                request = request.with_client_metadata_url(url);
+            }
+            if let Some(id) = &options.client.id {
+                request = request.with_preregistered_client(id);
+                if let Some(secret) = &options.client.secret {
+                    request = request.with_client_secret(secret);
+                }
+            }
+            let session = AuthorizationSession::new(manager, request).await;
+            session.map_err(|(_, error)| error_text(&error))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use futures_util::future::BoxFuture;
 use lodge_agent::{Change, Mode};
 
 use super::{CommandInfo, CommandSource, Invoked};
@@ -185,50 +186,56 @@ fn done(text: impl Into<String>) -> Result<Invoked, HostError> {
 }
 
 impl Session {
-    pub(super) async fn run_builtin(&self, command: Builtin, input: &str) -> Result<Invoked, HostError> {
-        match command {
-            Builtin::Agents => self.agents_command(input).await,
-            Builtin::Skills => self.skills_command(input).await,
-            Builtin::Mcp => self.mcp_command(input).await,
-            Builtin::Help => self.help().await,
-            Builtin::Clear => {
-                let messages = self.clear_context().await?;
-                done(format!(
-                    "The model has forgotten {}; the log keeps everything.",
-                    count(messages, "message")
-                ))
+    pub(super) fn run_builtin<'a>(
+        &'a self,
+        command: Builtin,
+        input: &'a str,
+    ) -> BoxFuture<'a, Result<Invoked, HostError>> {
+        Box::pin(async move {
+            match command {
+                Builtin::Agents => self.agents_command(input).await,
+                Builtin::Skills => self.skills_command(input).await,
+                Builtin::Mcp => self.mcp_command(input).await,
+                Builtin::Help => self.help().await,
+                Builtin::Clear => {
+                    let messages = self.clear_context().await?;
+                    done(format!(
+                        "The model has forgotten {}; the log keeps everything.",
+                        count(messages, "message")
+                    ))
+                }
+                Builtin::Compact => {
+                    let focus = Some(input.to_owned()).filter(|focus| !focus.is_empty());
+                    let compacted = self.compact(focus).await?;
+                    done(format!(
+                        "Replaced {} with a summary:\n\n{}",
+                        count(compacted.messages_removed, "message"),
+                        compacted.summary
+                    ))
+                }
+                Builtin::Context => self.context(),
+                Builtin::Diff => self.diff().await,
+                Builtin::Export => self.export_to_file(input).await,
+                Builtin::Fork => self.fork_here(input).await,
+                Builtin::Memory => self.memory_command(input),
+                Builtin::Mode => self.mode(input).await,
+                Builtin::Model => self.model(input).await,
+                Builtin::Plan => self.work_in(Mode::Plan, input).await,
+                Builtin::Autopilot => self.work_in(Mode::Autopilot, input).await,
+                Builtin::Rewind => self.rewind_by(input).await,
+                Builtin::Undo => self.undo().await,
+                Builtin::Rename if input.is_empty() => done(""),
+                Builtin::Rename | Builtin::Title => self.title(input).await,
+                Builtin::Tools => {
+                    let lines = self.tools().into_iter().map(|tool| {
+                        let first = tool.description.lines().next().unwrap_or_default().to_owned();
+                        format!("- `{}`: {first}\n", tool.name)
+                    });
+                    done(lines.collect::<String>())
+                }
+                Builtin::Usage => self.usage(),
             }
-            Builtin::Compact => {
-                let focus = Some(input.to_owned()).filter(|focus| !focus.is_empty());
-                let compacted = self.compact(focus).await?;
-                done(format!(
-                    "Replaced {} with a summary:\n\n{}",
-                    count(compacted.messages_removed, "message"),
-                    compacted.summary
-                ))
-            }
-            Builtin::Context => self.context(),
-            Builtin::Diff => self.diff().await,
-            Builtin::Export => self.export_to_file(input).await,
-            Builtin::Fork => self.fork_here(input).await,
-            Builtin::Memory => self.memory_command(input),
-            Builtin::Mode => self.mode(input).await,
-            Builtin::Model => self.model(input).await,
-            Builtin::Plan => self.work_in(Mode::Plan, input).await,
-            Builtin::Autopilot => self.work_in(Mode::Autopilot, input).await,
-            Builtin::Rewind => self.rewind_by(input).await,
-            Builtin::Undo => self.undo().await,
-            Builtin::Rename if input.is_empty() => done(""),
-            Builtin::Rename | Builtin::Title => self.title(input).await,
-            Builtin::Tools => {
-                let lines = self.tools().into_iter().map(|tool| {
-                    let first = tool.description.lines().next().unwrap_or_default().to_owned();
-                    format!("- `{}`: {first}\n", tool.name)
-                });
-                done(lines.collect::<String>())
-            }
-            Builtin::Usage => self.usage(),
-        }
+        })
     }
 
     async fn help(&self) -> Result<Invoked, HostError> {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::BoxFuture;
 use lodge_agent::Ending;
 use lodge_events::AbortReason;
 use lodge_log::{About, LogError, Store};
@@ -20,29 +21,31 @@ const REST_PAUSE: Duration = Duration::from_millis(20);
 
 impl Host {
     /// Removes a session and everything kept with it, its chats too.
-    pub async fn delete(&self, id: &str) -> Result<(), HostError> {
-        for chat in self.chats_of(id).await? {
-            match Box::pin(self.delete(&chat.id)).await {
-                Err(HostError::NotFound(_)) => {}
-                other => other?,
+    pub fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
+        Box::pin(async move {
+            for chat in self.chats_of(id).await? {
+                match self.delete(&chat.id).await {
+                    Err(HostError::NotFound(_)) => {}
+                    other => other?,
+                }
             }
-        }
-        let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
-        let gate = self.0.gate(id);
-        let _open = gate.lock().await;
-        let live = self.0.live.lock().remove(id);
-        if let Some(live) = live {
-            live.agent.close(Ending::Routine).await;
-            live.hub.close();
-        }
-        let kept = match &self.0.keeper {
-            Some(keeper) => keeper.delete(id).await?,
-            None => false,
-        };
-        match self.remove_here(id, &about, kept)? {
-            true => Ok(()),
-            false => Err(HostError::NotFound(id.to_owned())),
-        }
+            let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
+            let gate = self.0.gate(id);
+            let _open = gate.lock().await;
+            let live = self.0.live.lock().remove(id);
+            if let Some(live) = live {
+                live.agent.close(Ending::Routine).await;
+                live.hub.close();
+            }
+            let kept = match &self.0.keeper {
+                Some(keeper) => keeper.delete(id).await?,
+                None => false,
+            };
+            match self.remove_here(id, &about, kept)? {
+                true => Ok(()),
+                false => Err(HostError::NotFound(id.to_owned())),
+            }
+        })
     }
 
     /// Removes what this home has of a session that is not in memory, and tells everybody. Answers false when nobody had it.

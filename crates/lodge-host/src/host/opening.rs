@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use futures_util::future::BoxFuture;
 use lodge_agent::{
     Agent, Approval, Change, EVENTS_VERSION, Facts, GitContext, Mode, NewAgent, PRODUCER, Remote, Reopen, Settings,
     Supply, limits,
@@ -54,100 +55,102 @@ impl Host {
     }
 
     /// The same while the session's gate is held.
-    async fn create_held(
-        &self,
+    fn create_held<'a>(
+        &'a self,
         id: String,
         new: NewSession,
-        open: tokio::sync::MutexGuard<'_, ()>,
-    ) -> Result<Session, HostError> {
-        let settings = self.settings(&new)?;
-        self.0.home.ensure()?;
-        let log = match self.0.home.sessions().create(&id) {
-            Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(id)),
-            other => other?,
-        };
-        let remote = match &self.0.keeper {
-            None => None,
-            Some(keeper) => match keeper.create(&id, self.0.home.sessions()).await {
-                Ok(remote) => Some(remote),
-                Err(error) => {
-                    let _ = self.0.home.sessions().delete(&id);
-                    return Err(error);
-                }
-            },
-        };
-        let context = context_of(&settings);
-        let start = SessionStart {
-            session_id: id.clone(),
-            version: EVENTS_VERSION,
-            producer: PRODUCER.into(),
-            copilot_version: self.0.version.clone(),
-            start_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
-            selected_model: Some(settings.model.info().id.clone()),
-            reasoning_effort: settings.reasoning_effort.clone(),
-            auto_tier: settings.auto.tier.clone(),
-            context: Some(context),
-            session_limits: limits(settings.limit),
-            already_in_use: Some(false),
-            remote_steerable: Some(false),
-            ..SessionStart::default()
-        };
-        let opened = Opened {
-            log,
-            repaired: None,
-            snapshot: None,
-        };
-        let session = self.start_with(&id, opened, Facts::default(), settings, &new.storage, remote)?;
-        self.0.enlist(&session);
-        // Before the first event: a list that knows the session knows its name.
-        self.0.label(&session, session.settings().name);
-        if let Err(error) = session.record(start).await {
-            // Nobody got it, so nobody may find it in the way of the next attempt.
-            drop(open);
-            let _ = self.delete(&id).await;
-            return Err(error.into());
-        }
-        if let Some(chat) = new.chat {
-            session.agent().record_beside(chat)?;
-        }
-        if let Some(name) = session.agent().settings().name {
-            session.agent().record_beside(LodgeNamed { name: Some(name) })?;
-        }
-        if !new.additional_directories.is_empty() {
-            let further = new.additional_directories.iter();
-            let further = further.map(|path| path.to_string_lossy().into_owned()).collect();
-            let chosen = None;
-            session.agent().record_beside(LodgeDirectories { further, chosen })?;
-        }
-        if new.mode != Mode::Interactive {
-            // No field of `session.start` says it, and it must be known after a restart.
-            let mode = SessionModeChanged {
-                previous_mode: Mode::Interactive.as_str().into(),
-                new_mode: new.mode.as_str().into(),
+        open: tokio::sync::MutexGuard<'a, ()>,
+    ) -> BoxFuture<'a, Result<Session, HostError>> {
+        Box::pin(async move {
+            let settings = self.settings(&new)?;
+            self.0.home.ensure()?;
+            let log = match self.0.home.sessions().create(&id) {
+                Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(id)),
+                other => other?,
             };
-            session.record(mode).await?;
-        }
-        if new.approval != Approval::default() {
-            session
-                .record(LodgeApproval {
-                    mode: new.approval.into(),
-                })
-                .await?;
-        }
-        session.use_mcp_files(new.mcp_files);
-        session.add_mcp_servers(new.mcp_servers);
-        session.apply_server_switches();
-        session.apply_known_decisions().await?;
-        if let Some(agent) = &new.agent
-            && let Err(error) = session.select_agent(Some(agent.clone())).await
-        {
-            // Without the agent that was asked for it is not the session that was asked for.
-            drop(open);
-            self.delete(&id).await?;
-            return Err(error.into());
-        }
-        let _ = self.0.lifecycle.send(Lifecycle::Created(id));
-        Ok(session)
+            let remote = match &self.0.keeper {
+                None => None,
+                Some(keeper) => match keeper.create(&id, self.0.home.sessions()).await {
+                    Ok(remote) => Some(remote),
+                    Err(error) => {
+                        let _ = self.0.home.sessions().delete(&id);
+                        return Err(error);
+                    }
+                },
+            };
+            let context = context_of(&settings);
+            let start = SessionStart {
+                session_id: id.clone(),
+                version: EVENTS_VERSION,
+                producer: PRODUCER.into(),
+                copilot_version: self.0.version.clone(),
+                start_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
+                selected_model: Some(settings.model.info().id.clone()),
+                reasoning_effort: settings.reasoning_effort.clone(),
+                auto_tier: settings.auto.tier.clone(),
+                context: Some(context),
+                session_limits: limits(settings.limit),
+                already_in_use: Some(false),
+                remote_steerable: Some(false),
+                ..SessionStart::default()
+            };
+            let opened = Opened {
+                log,
+                repaired: None,
+                snapshot: None,
+            };
+            let session = self.start_with(&id, opened, Facts::default(), settings, &new.storage, remote)?;
+            self.0.enlist(&session);
+            // Before the first event: a list that knows the session knows its name.
+            self.0.label(&session, session.settings().name);
+            if let Err(error) = session.record(start).await {
+                // Nobody got it, so nobody may find it in the way of the next attempt.
+                drop(open);
+                let _ = self.delete(&id).await;
+                return Err(error.into());
+            }
+            if let Some(chat) = new.chat {
+                session.agent().record_beside(chat)?;
+            }
+            if let Some(name) = session.agent().settings().name {
+                session.agent().record_beside(LodgeNamed { name: Some(name) })?;
+            }
+            if !new.additional_directories.is_empty() {
+                let further = new.additional_directories.iter();
+                let further = further.map(|path| path.to_string_lossy().into_owned()).collect();
+                let chosen = None;
+                session.agent().record_beside(LodgeDirectories { further, chosen })?;
+            }
+            if new.mode != Mode::Interactive {
+                // No field of `session.start` says it, and it must be known after a restart.
+                let mode = SessionModeChanged {
+                    previous_mode: Mode::Interactive.as_str().into(),
+                    new_mode: new.mode.as_str().into(),
+                };
+                session.record(mode).await?;
+            }
+            if new.approval != Approval::default() {
+                session
+                    .record(LodgeApproval {
+                        mode: new.approval.into(),
+                    })
+                    .await?;
+            }
+            session.use_mcp_files(new.mcp_files);
+            session.add_mcp_servers(new.mcp_servers);
+            session.apply_server_switches();
+            session.apply_known_decisions().await?;
+            if let Some(agent) = &new.agent
+                && let Err(error) = session.select_agent(Some(agent.clone())).await
+            {
+                // Without the agent that was asked for it is not the session that was asked for.
+                drop(open);
+                self.delete(&id).await?;
+                return Err(error.into());
+            }
+            let _ = self.0.lifecycle.send(Lifecycle::Created(id));
+            Ok(session)
+        })
     }
 
     fn start_with(
@@ -232,77 +235,79 @@ impl Host {
         Ok(session)
     }
 
-    async fn open_alone(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
-        if let Some(session) = self.live(id) {
-            // One that nobody has open any more is from now on the caller's.
-            if self.1.is_some() && session.clients() == 0 && !session.is_busy() {
-                session.supply(Supply::Environment(self.environment())).await?;
+    fn open_alone<'a>(&'a self, id: &'a str, storage: &'a Storage) -> BoxFuture<'a, Result<Session, HostError>> {
+        Box::pin(async move {
+            if let Some(session) = self.live(id) {
+                // One that nobody has open any more is from now on the caller's.
+                if self.1.is_some() && session.clients() == 0 && !session.is_busy() {
+                    session.supply(Supply::Environment(self.environment())).await?;
+                }
+                return Ok(session);
             }
-            return Ok(session);
-        }
-        let gate = self.0.gate(id);
-        let _open = gate.lock().await;
-        if let Some(session) = self.live(id) {
-            return Ok(session);
-        }
-        let remote = match &self.0.keeper {
-            None => None,
-            Some(keeper) => Some(keeper.open(id, self.0.home.sessions()).await?),
-        };
-        let (inner, name) = (self.0.clone(), id.to_owned());
-        let (opened, facts) = tokio::task::spawn_blocking(move || {
-            let opened = inner.home.sessions().open(&name)?;
-            let facts = Facts::read(&opened)?;
-            Ok::<_, LogError>((opened, facts))
-        })
-        .await
-        .map_err(|_| HostError::Invalid(format!("The session {id} could not be opened.")))?
-        .map_err(|error| match error {
-            LogError::NotFound { .. } => HostError::NotFound(id.to_owned()),
-            other => other.into(),
-        })?;
-        if let Some(why) = &facts.newer {
-            return Err(HostError::Newer {
-                id: id.to_owned(),
-                why: why.clone(),
-            });
-        }
-        let settings = self.settings_of(id, &facts)?;
-        let repaired = opened.repaired.as_ref().map(ToString::to_string);
-        let session = self.start_with(id, opened, facts, settings, storage, remote)?;
-        session.use_mcp_files(McpFiles::default());
-        session.apply_server_switches();
-        session.apply_known_decisions().await?;
-        // Before anybody else gets it: what they see is what it ends with.
-        if let Err(error) = session.finish_interrupted().await {
-            let message = format!("A rewind was interrupted and cannot be finished: {error}");
-            tracing::warn!(session = id, message);
-            let info = SessionInfo {
-                info_type: "rewind_interrupted".into(),
-                message,
-                ..SessionInfo::default()
+            let gate = self.0.gate(id);
+            let _open = gate.lock().await;
+            if let Some(session) = self.live(id) {
+                return Ok(session);
+            }
+            let remote = match &self.0.keeper {
+                None => None,
+                Some(keeper) => Some(keeper.open(id, self.0.home.sessions()).await?),
             };
-            session.record(info).await?;
-        }
-        if let Some(message) = session.agent().queue_damage() {
-            let warning = SessionWarning {
-                warning_type: "queue_damaged".into(),
-                message: message.to_owned(),
-                ..SessionWarning::default()
-            };
-            session.record(warning).await?;
-        }
-        if let Some(message) = repaired {
-            session
-                .record(SessionInfo {
-                    info_type: "log_repaired".into(),
+            let (inner, name) = (self.0.clone(), id.to_owned());
+            let (opened, facts) = tokio::task::spawn_blocking(move || {
+                let opened = inner.home.sessions().open(&name)?;
+                let facts = Facts::read(&opened)?;
+                Ok::<_, LogError>((opened, facts))
+            })
+            .await
+            .map_err(|_| HostError::Invalid(format!("The session {id} could not be opened.")))?
+            .map_err(|error| match error {
+                LogError::NotFound { .. } => HostError::NotFound(id.to_owned()),
+                other => other.into(),
+            })?;
+            if let Some(why) = &facts.newer {
+                return Err(HostError::Newer {
+                    id: id.to_owned(),
+                    why: why.clone(),
+                });
+            }
+            let settings = self.settings_of(id, &facts)?;
+            let repaired = opened.repaired.as_ref().map(ToString::to_string);
+            let session = self.start_with(id, opened, facts, settings, storage, remote)?;
+            session.use_mcp_files(McpFiles::default());
+            session.apply_server_switches();
+            session.apply_known_decisions().await?;
+            // Before anybody else gets it: what they see is what it ends with.
+            if let Err(error) = session.finish_interrupted().await {
+                let message = format!("A rewind was interrupted and cannot be finished: {error}");
+                tracing::warn!(session = id, message);
+                let info = SessionInfo {
+                    info_type: "rewind_interrupted".into(),
                     message,
                     ..SessionInfo::default()
-                })
-                .await?;
-        }
-        self.0.enlist(&session);
-        Ok(session)
+                };
+                session.record(info).await?;
+            }
+            if let Some(message) = session.agent().queue_damage() {
+                let warning = SessionWarning {
+                    warning_type: "queue_damaged".into(),
+                    message: message.to_owned(),
+                    ..SessionWarning::default()
+                };
+                session.record(warning).await?;
+            }
+            if let Some(message) = repaired {
+                session
+                    .record(SessionInfo {
+                        info_type: "log_repaired".into(),
+                        message,
+                        ..SessionInfo::default()
+                    })
+                    .await?;
+            }
+            self.0.enlist(&session);
+            Ok(session)
+        })
     }
 
     /// Opens a session to go on with it: `session.resume` is recorded, and what was open when the host went down is

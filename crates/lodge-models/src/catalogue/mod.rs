@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use futures_util::future::join_all;
 use parking_lot::RwLock;
 
@@ -284,26 +285,29 @@ impl Catalogue {
     }
 
     /// Asks every provider for its models and keeps what they say. A provider that does not answer changes nothing.
-    pub async fn discover(&self) -> Vec<Discovery> {
-        let asked = self.providers.iter().map(async |(name, endpoint)| {
-            let prefix = if is_open(name) {
-                String::new()
-            } else {
-                format!("{name}/")
-            };
-            (
-                name.clone(),
-                discover::list_models(endpoint, &*self.transport, &prefix).await,
-            )
-        });
-        let answers = join_all(asked).await;
-        answers
-            .into_iter()
-            .map(|(provider, found)| {
-                let models = found.map(|found| found.into_iter().map(|found| self.keep(&provider, found)).collect());
-                Discovery { provider, models }
-            })
-            .collect()
+    pub fn discover<'a>(&'a self) -> BoxFuture<'a, Vec<Discovery>> {
+        Box::pin(async move {
+            let asked = self.providers.iter().map(async |(name, endpoint)| {
+                let prefix = if is_open(name) {
+                    String::new()
+                } else {
+                    format!("{name}/")
+                };
+                (
+                    name.clone(),
+                    discover::list_models(endpoint, &*self.transport, &prefix).await,
+                )
+            });
+            let answers = join_all(asked).await;
+            answers
+                .into_iter()
+                .map(|(provider, found)| {
+                    let models =
+                        found.map(|found| found.into_iter().map(|found| self.keep(&provider, found)).collect());
+                    Discovery { provider, models }
+                })
+                .collect()
+        })
     }
 
     /// Whether there are models that only their provider knows enough of, and nobody has asked it yet.
