@@ -5,7 +5,10 @@
 use serde_json::{Value, json};
 use testkit::{Home, events};
 
-use crate::strangers::{Host, Sdk};
+use crate::{
+    one_truth::furnish,
+    strangers::{Host, Sdk},
+};
 
 /// Longer than anything here takes.
 const LONG: &str = "wait 600 s";
@@ -20,10 +23,15 @@ enum Last {
     Reworded,
     Removed,
     Mode,
+    Model,
+    Title,
+    Directory,
+    Skill,
+    Schedule,
     Answer,
 }
 
-const ALL: [Last; 8] = [
+const ALL: [Last; 13] = [
     Last::FirstMessage,
     Last::Queued,
     Last::Steering,
@@ -31,8 +39,58 @@ const ALL: [Last; 8] = [
     Last::Reworded,
     Last::Removed,
     Last::Mode,
+    Last::Model,
+    Last::Title,
+    Last::Directory,
+    Last::Skill,
+    Last::Schedule,
     Last::Answer,
 ];
+
+/// How something is set, and what is told of it then: by which method, and how often it says what.
+fn setting(last: Last, home: &Home) -> Option<(&'static str, Value, &'static str, String)> {
+    let one = home.work().join("one").display().to_string();
+    let (method, params, asked, told) = match last {
+        Last::Mode => (
+            "session.mode.set",
+            json!({ "mode": "plan" }),
+            "session.mode.get",
+            "plan",
+        ),
+        Last::Model => (
+            "session.model.switchTo",
+            json!({ "modelId": "mine" }),
+            "session.model.getCurrent",
+            "\"mine\"",
+        ),
+        Last::Title => (
+            "session.name.set",
+            json!({ "name": "Jumper" }),
+            "session.name.get",
+            "Jumper",
+        ),
+        Last::Directory => (
+            "session.permissions.paths.add",
+            json!({ "path": one }),
+            "session.permissions.paths.list",
+            one.as_str(),
+        ),
+        Last::Skill => (
+            "session.skills.disable",
+            json!({ "name": "spinning" }),
+            "session.skills.list",
+            "\"enabled\":false",
+        ),
+        Last::Schedule => (
+            "session.schedule.add",
+            json!({ "prompt": "say later", "interval": "7d" }),
+            "session.schedule.list",
+            "\"say later\"",
+        ),
+        _ => return None,
+    };
+    Some((method, params, asked, told.to_owned()))
+}
 
 struct Client {
     sdk: Sdk,
@@ -76,14 +134,10 @@ impl Client {
 
 /// Says and sets things until the last of them is accepted. The ids of the messages that must wait or have been said, in
 /// order, with their texts.
-fn act(client: &mut Client, last: Last) -> Vec<(String, String)> {
+fn act(client: &mut Client, last: Last, home: &Home) -> Vec<(String, String)> {
     let said = |id: String, text: &str| (id, text.to_owned());
     match last {
         Last::FirstMessage => vec![said(client.send("say hello", "enqueue"), "say hello")],
-        Last::Mode => {
-            client.call("session.mode.set", json!({ "mode": "plan" }));
-            Vec::new()
-        }
         Last::Answer => {
             let call = r#"call bash {"command":"echo ran >> ran"} then say done"#;
             let id = client.send(call, "enqueue");
@@ -119,29 +173,41 @@ fn act(client: &mut Client, last: Last) -> Vec<(String, String)> {
                 }
             }
         }
+        _ => {
+            let (method, params, ..) = setting(last, home).unwrap();
+            client.call(method, params);
+            Vec::new()
+        }
     }
 }
 
 #[test]
 fn what_an_sdk_heard_as_accepted_is_there_once_after_kill_9() {
-    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(16, |text| text.parse().expect("a number of rounds"));
+    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(26, |text| text.parse().expect("a number of rounds"));
     for round in 0..rounds {
         let last = ALL[round % ALL.len()];
         println!("round {round}: {last:?}");
-        let mut host = Host::start_in(Home::new(), "");
+        let home = Home::new();
+        furnish(&home);
+        let mut host = Host::start_in(home, "");
         let mut sdk = Sdk::connect(&host);
-        let new = json!({ "workingDirectory": host.home.work(), "requestPermission": true });
+        let new = json!({
+            "workingDirectory": host.home.work(), "requestPermission": true, "enableConfigDiscovery": true,
+        });
         let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
         let mut client = Client { sdk, session };
-        let said = act(&mut client, last);
+        let said = act(&mut client, last, &host.home);
         host.running.kill();
         host.running.finish();
         let mut host = Host::start_in(host.home, "");
         client.sdk = Sdk::connect(&host);
-        let back = json!({ "requestPermission": true, "continuePendingWork": last == Last::Answer });
+        let back = json!({
+            "requestPermission": true, "enableConfigDiscovery": true, "continuePendingWork": last == Last::Answer,
+        });
         client.call("session.resume", back);
-        if last == Last::Mode {
-            assert_eq!(client.call("session.mode.get", json!({})), json!("plan"));
+        if let Some((_, _, asked, told)) = setting(last, &host.home) {
+            let found = client.call(asked, json!({})).to_string();
+            assert_eq!(found.matches(&told).count(), 1, "{last:?}: {found}");
         }
         if last == Last::Answer {
             client.event("session.idle");

@@ -3,8 +3,8 @@
 //!
 //! A row says what changes and through which face, and how each face that has a word for it tells it. Where there is none the
 //! row has a blank: the SDKs know nothing of read and archived marks and of drafts of text, AHP nothing of schedules and of sums
-//! of a session, and editors (ACP) nothing of any of these, of what is switched off and of messages that wait. The terminal is a
-//! client of AHP: it shows what AHP says.
+//! of a session, and editors (ACP) nothing of any of these, of what is switched off and of messages that wait. A terminal shows how
+//! the session works and what waits, and lists titles; about the rest it says nothing.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,6 +17,7 @@ use testkit::Home;
 use crate::{
     accepted::Client,
     acp::Editor,
+    chat::Screen,
     strangers::{Host, Sdk},
 };
 
@@ -49,6 +50,17 @@ struct Row {
     sdk: Option<(&'static str, Sees)>,
     /// How an editor sees it that loads the session, or lists it.
     acp: Option<Sees>,
+    /// How a person sees it at a terminal.
+    terminal: Option<Terminal>,
+}
+
+type Reads = Box<dyn Fn(&str) -> bool>;
+
+enum Terminal {
+    /// On the screen of one that has the session open.
+    Screen(Reads),
+    /// In what `lodge sessions list` prints.
+    List(&'static str),
 }
 
 impl Row {
@@ -58,6 +70,31 @@ impl Row {
             ..self
         }
     }
+
+    /// The last row of a terminal has this piece.
+    fn in_status(self, piece: &'static str) -> Self {
+        self.on_screen(move |screen| pieces(screen).any(|shown| shown == piece))
+    }
+
+    fn on_screen(self, reads: impl Fn(&str) -> bool + 'static) -> Self {
+        Self {
+            terminal: Some(Terminal::Screen(Box::new(reads))),
+            ..self
+        }
+    }
+
+    fn in_list(self, title: &'static str) -> Self {
+        Self {
+            terminal: Some(Terminal::List(title)),
+            ..self
+        }
+    }
+}
+
+/// What the last row of a screen says.
+fn pieces(screen: &str) -> impl Iterator<Item = &str> {
+    let last = screen.lines().rev().find(|line| !line.trim().is_empty());
+    last.unwrap_or_default().split(" · ").map(str::trim)
 }
 
 fn sees(fits: impl Fn(&Value) -> bool + 'static) -> Sees {
@@ -136,13 +173,13 @@ const READ: u64 = 32;
 const ARCHIVED: u64 = 64;
 
 fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<(&'static str, Sees)>) -> Row {
-    let acp = None;
     Row {
         what,
         change,
         ahp,
         sdk,
-        acp,
+        acp: None,
+        terminal: None,
     }
 }
 
@@ -161,76 +198,87 @@ fn settings(work: &Path) -> Vec<Row> {
                 "session.usage.getMetrics",
                 at("/modelMetrics/rehearsal/requests/count", 1),
             )),
-        ),
+        )
+        .on_screen(|screen| pieces(screen).any(|piece| piece.contains('↑') && piece.ends_with('↓'))),
         row(
             "the model, by AHP",
             Ahp(On::Session, config("model", "mine")),
             Some((On::Session, at("/config/values/model", "mine"))),
             Some(("session.model.getCurrent", at("/modelId", "mine"))),
         )
-        .in_editors(option("model", "mine")),
+        .in_editors(option("model", "mine"))
+        .in_status("mine"),
         row(
             "the model, by an app",
             Sdk("session.model.switchTo", json!({ "modelId": "yours" })),
             Some((On::Session, at("/config/values/model", "yours"))),
             Some(("session.model.getCurrent", at("/modelId", "yours"))),
         )
-        .in_editors(option("model", "yours")),
+        .in_editors(option("model", "yours"))
+        .in_status("yours"),
         row(
             "the model, by an editor",
             Acp("session/set_config_option", choose("model", "rehearsal")),
             Some((On::Session, at("/config/values/model", "rehearsal"))),
             Some(("session.model.getCurrent", at("/modelId", "rehearsal"))),
         )
-        .in_editors(option("model", "rehearsal")),
+        .in_editors(option("model", "rehearsal"))
+        .in_status("rehearsal"),
         row(
             "the mode, by AHP",
             Ahp(On::Session, config("mode", "plan")),
             Some((On::Session, at("/config/values/mode", "plan"))),
             Some(("session.mode.get", at("", "plan"))),
         )
-        .in_editors(at("/modes/currentModeId", "plan")),
+        .in_editors(at("/modes/currentModeId", "plan"))
+        .in_status("plan"),
         row(
             "the mode, by an app",
             Sdk("session.mode.set", json!({ "mode": "autopilot" })),
             Some((On::Session, at("/config/values/mode", "autopilot"))),
             Some(("session.mode.get", at("", "autopilot"))),
         )
-        .in_editors(at("/modes/currentModeId", "autopilot")),
+        .in_editors(at("/modes/currentModeId", "autopilot"))
+        .in_status("autopilot"),
         row(
             "the mode, by an editor",
             Acp("session/set_mode", json!({ "modeId": "plan" })),
             Some((On::Session, at("/config/values/mode", "plan"))),
             Some(("session.mode.get", at("", "plan"))),
         )
-        .in_editors(at("/modes/currentModeId", "plan")),
+        .in_editors(at("/modes/currentModeId", "plan"))
+        .in_status("plan"),
         row(
             "the approval mode, by AHP",
             Ahp(On::Session, config("autoApprove", "autoApprove")),
             Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
         )
-        .in_editors(option("approval", "all")),
+        .in_editors(option("approval", "all"))
+        .in_status("approves everything"),
         row(
             "the approval mode, by an app",
             Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
-        ),
+        )
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
         row(
             "the approval mode, by an editor",
             Acp("session/set_config_option", choose("approval", "all")),
             Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
         )
-        .in_editors(option("approval", "all")),
+        .in_editors(option("approval", "all"))
+        .in_status("approves everything"),
         // An app that resumes a session which is not in memory has everything asked again: that is what the SDKs do.
         row(
             "the approval mode, taken back by AHP",
             Ahp(On::Session, config("autoApprove", "default")),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
-        ),
+        )
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
         row(
             "the title, by AHP",
             Ahp(
@@ -240,14 +288,16 @@ fn settings(work: &Path) -> Vec<Row> {
             Some((On::Session, at("/title", "Carpet"))),
             Some(("session.name.get", has("Carpet"))),
         )
-        .in_editors(at("/listed/title", "Carpet")),
+        .in_editors(at("/listed/title", "Carpet"))
+        .in_list("Carpet"),
         row(
             "the title, by an app",
             Sdk("session.name.set", json!({ "name": "Jumper" })),
             Some((On::Session, at("/title", "Jumper"))),
             Some(("session.name.get", has("Jumper"))),
         )
-        .in_editors(at("/listed/title", "Jumper")),
+        .in_editors(at("/listed/title", "Jumper"))
+        .in_list("Jumper"),
         row(
             "a directory, by AHP",
             Ahp(
@@ -349,25 +399,29 @@ fn queue() -> Vec<Row> {
             Ahp(On::Chat, pending("q1", "say one")),
             Some((On::Chat, at("/queuedMessages/0/id", "q1"))),
             Some(("session.queue.pendingItems", has("say one"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("queued: say one")),
         row(
             "a message that waits, by an app",
             Sdk("session.send", json!({ "prompt": "say two", "mode": "enqueue" })),
             Some((On::Chat, at("/queuedMessages/1/message/text", "say two"))),
             Some(("session.queue.pendingItems", has("say two"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("queued: say two")),
         row(
             "other words for a message that waits",
             Sdk("session.queue.updateText", json!({ "id": "q1", "prompt": "say three" })),
             Some((On::Chat, at("/queuedMessages/0/message/text", "say three"))),
             Some(("session.queue.pendingItems", has("say three"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("queued: say three") && !screen.contains("queued: say one")),
         row(
             "what only people see of a message that waits",
             Ahp(On::Chat, swatch),
             Some((On::Chat, has("a swatch"))),
             Some(("session.queue.pendingItems", has("say four"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("queued: say four")),
         row(
             "another order, by an app",
             Sdk("session.queue.moveItem", json!({ "id": "q2", "toPosition": 1 })),
@@ -383,7 +437,11 @@ fn queue() -> Vec<Row> {
             Some((On::Chat, at("/queuedMessages/0/id", "q2"))),
             // What steers comes before what waits once no turn runs.
             Some(("session.queue.pendingItems", in_order(["say four", "say two"]))),
-        ),
+        )
+        .on_screen(|screen| {
+            let at = |text: &str| screen.find(text);
+            at("queued: say four").is_some() && at("queued: say four") < at("queued: say two")
+        }),
         row(
             "a message that waits no more",
             Ahp(
@@ -395,19 +453,42 @@ fn queue() -> Vec<Row> {
                 "session.queue.pendingItems",
                 sees(|items| !items.to_string().contains("say three")),
             )),
-        ),
+        )
+        .on_screen(|screen| !screen.contains("say three")),
+        row(
+            "one more message that waits",
+            Ahp(On::Chat, pending("q3", "say five")),
+            Some((On::Chat, has("say five"))),
+            Some(("session.queue.pendingItems", has("say five"))),
+        )
+        .on_screen(|screen| screen.contains("queued: say five")),
+        row(
+            "a message that waits no more, by an app",
+            Sdk("session.queue.removeAt", json!({ "id": "q3" })),
+            Some((
+                On::Chat,
+                sees(|chat| !chat["queuedMessages"].to_string().contains("say five")),
+            )),
+            Some((
+                "session.queue.pendingItems",
+                sees(|items| !items.to_string().contains("say five")),
+            )),
+        )
+        .on_screen(|screen| !screen.contains("queued: say five")),
         row(
             "a message that steers, by AHP",
             Ahp(On::Chat, steering("s1", "say left")),
             Some((On::Chat, at("/steeringMessage/id", "s1"))),
             Some(("session.queue.pendingItems", has("say left"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("steering: say left")),
         row(
             "a message that steers, by an app",
             Sdk("session.send", json!({ "prompt": "say right", "mode": "immediate" })),
             Some((On::Chat, at("/steeringMessage/message/text", "say right"))),
             Some(("session.queue.pendingItems", has("say right"))),
-        ),
+        )
+        .on_screen(|screen| screen.contains("steering: say right")),
     ]
 }
 
@@ -415,6 +496,7 @@ fn queue() -> Vec<Row> {
 struct Lookers {
     ahp: Client,
     sdk: Sdk,
+    screen: Screen,
     session: Value,
     channel: String,
     chat: String,
@@ -433,9 +515,13 @@ impl Lookers {
             .unwrap()
             .to_owned();
         ahp.subscribe(&chat).await;
+        let id = session.as_str().unwrap();
+        let mut screen = Screen::start(&host.home, &["attach", id], 100);
+        screen.until_shows("Say something");
         Self {
             ahp,
             sdk,
+            screen,
             session,
             channel,
             chat,
@@ -552,10 +638,24 @@ impl Lookers {
             editor.running.kill();
             assert!(sees(&seen), "{}: ACP does not tell it {when}: {seen:#}", row.what);
         }
+        match &row.terminal {
+            Some(Terminal::Screen(reads)) => self.screen.until(&format!("{} {when}", row.what), reads),
+            Some(Terminal::List(title)) => {
+                let listed = home.run(["sessions", "list"]).ok();
+                let listed = listed.stdout();
+                assert!(
+                    listed.contains(title),
+                    "{}: the list does not tell it {when}: {listed}",
+                    row.what
+                );
+            }
+            None => {}
+        }
     }
 }
 
-fn furnish(home: &Home) {
+/// Gives a home what can be chosen and switched off.
+pub(crate) fn furnish(home: &Home) {
     let put = |path: std::path::PathBuf, text: &str| {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
@@ -618,6 +718,7 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
         "a message that waits, by an app",
         "other words for a message that waits",
         "another order, by an app",
+        "one more message that waits",
         "a message that steers, by AHP",
     ];
     for rows in [settings(&work), queue()] {
@@ -632,6 +733,8 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
         for when in ["after kill -9", "without derived files"] {
             host.running.kill();
             host.running.finish();
+            lookers.screen.child.kill().unwrap();
+            lookers.screen.child.wait().unwrap();
             if when == "without derived files" {
                 forget_derived(&host.home.path());
             }
@@ -642,4 +745,6 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
             }
         }
     }
+    lookers.screen.child.kill().unwrap();
+    lookers.screen.child.wait().unwrap();
 }
