@@ -80,8 +80,8 @@ impl ChangeCounts {
 }
 
 impl Host {
-    /// What turns of these sessions did, sorted by path. A file that several changed is told once. A session that does not exist
-    /// changed nothing.
+    /// What turns of these sessions did, sorted by path. A file that several changed is told once, with the lines of all of them; one
+    /// that a session made and a later one removed is not. A session that does not exist changed nothing.
     pub async fn changed_files(&self, sessions: &[String], span: &Span) -> Result<Vec<ChangedFile>, HostError> {
         let mut files: Vec<ChangedFile> = Vec::new();
         for session in self.existing(sessions).await? {
@@ -92,7 +92,11 @@ impl Host {
                 } = delta;
                 let after = FileSide::of(session.id(), after);
                 match files.iter_mut().find(|known| known.path == path) {
-                    Some(known) => known.after = after,
+                    Some(known) => {
+                        known.after = after;
+                        let both = known.lines.zip(lines);
+                        known.lines = both.map(|(one, other)| (one.0 + other.0, one.1 + other.1));
+                    }
                     None => files.push(ChangedFile {
                         before: FileSide::of(session.id(), before),
                         path,
@@ -102,6 +106,7 @@ impl Host {
                 }
             }
         }
+        files.retain(|file| file.before.is_some() || file.after.is_some());
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
     }

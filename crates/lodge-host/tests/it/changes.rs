@@ -43,6 +43,29 @@ async fn told(session: &Session, span: Span) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn what_several_sessions_did_to_a_file_is_told_once_with_the_lines_of_all() {
+    let house = house();
+    std::fs::write(house.cwd().join("kept"), "one\n").unwrap();
+    let mut probes = [probe(&house).await, probe(&house).await];
+    for (probe, command) in probes.iter_mut().zip([
+        "echo 2 >> kept; echo 3 >> kept; echo made > passing",
+        "echo 4 >> kept; rm passing",
+    ]) {
+        probe.turn(&format!("{} then say ok", bash(command))).await;
+    }
+    let ids = probes.map(|probe| probe.session.id().to_owned());
+    let files = house.host.changed_files(&ids, &Span::Session).await.unwrap();
+    let told: Vec<_> = files
+        .iter()
+        .map(|file| (file.path.file_name().unwrap().to_str().unwrap(), file.lines))
+        .collect();
+    assert_eq!(told, [("kept", Some((3, 0)))]);
+    let side = |side: &Option<lodge_host::FileSide>| side.as_ref().map(|side| (side.session.clone(), side.size));
+    assert_eq!(side(&files[0].before), Some((ids[0].clone(), Some(4))));
+    assert_eq!(side(&files[0].after), Some((ids[1].clone(), Some(10))));
+}
+
+#[tokio::test]
 async fn a_turn_is_told_whatever_tool_changed_the_files_and_taken_back_exactly() {
     let house = house();
     let work = house.cwd();
