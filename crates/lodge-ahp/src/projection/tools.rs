@@ -274,29 +274,22 @@ impl Projector {
         call.proposed = proposed;
         // A hook may have changed what the call said: people see what they are asked about.
         correct_arguments(&mut call.arguments, &arguments, &self.directory);
-        let call = call.clone();
+        let mut call = call.clone();
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
-        let arguments = if call.arguments.is_null() {
-            &arguments
-        } else {
-            &call.arguments
-        };
+        let is_known = !call.arguments.is_null();
+        if !is_known {
+            call.arguments = arguments;
+        }
         let action = ChatToolCallReadyAction {
-            turn_id,
-            tool_call_id: id,
-            meta: None,
-            contributor: call.server(),
             intention: intention.filter(|text| !text.is_empty()).map(str::to_owned),
-            invocation_message: sentence(&call.name, arguments, Tense::Present).into(),
-            tool_input: input_text(arguments).map(ToolInput::Inline),
             confirmation_title: Some(confirmation(request).into()),
-            risk_assessment: None,
             edits,
-            editable: (!call.arguments.is_null()).then_some(true),
+            editable: is_known.then_some(true),
             confirmed: None,
             options: Some(options()),
+            ..ready_action(turn_id, &id, &call)
         };
         self.act(&call.scope, StateAction::ChatToolCallReady(action));
     }
