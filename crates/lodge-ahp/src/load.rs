@@ -49,9 +49,12 @@ impl Face {
         self.host.live(id).is_some() || self.summary(id).await.is_some()
     }
 
-    /// Whether a session of this URI is on disk, as far as that can be told at once.
-    pub(crate) fn is_kept(&self, uri: &str) -> bool {
-        self.host.marks().id_at(uri).is_some() || uri::id_in(uri).is_some_and(|id| self.host.read(id).is_ok())
+    /// Whether the host has a session of this URI.
+    pub(crate) async fn is_kept(&self, uri: &str) -> bool {
+        match (self.host.marks().id_at(uri), uri::id_in(uri)) {
+            (None, Some(id)) => self.exists(id).await,
+            (known, _) => known.is_some(),
+        }
     }
 
     /// The session that a URI belongs to: its URI and the host's id of it.

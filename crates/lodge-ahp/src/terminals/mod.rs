@@ -167,7 +167,7 @@ impl Face {
     pub(crate) fn somebody_left(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         inner.forget_past_terminals();
-        let lonely = inner.lonely_terminals(self);
+        let lonely = inner.lonely_terminals();
         if lonely.is_empty() {
             return;
         }
@@ -178,23 +178,37 @@ impl Face {
         }
         drop(inner);
         let (face, grace) = (self.clone(), self.config.limits.terminal_grace);
-        self.later(grace, move || face.close_lonely());
+        self.later(grace, move || {
+            let tasks = face.tasks.clone();
+            tasks.spawn(async move { face.close_lonely().await });
+        });
     }
 
-    fn close_lonely(self: &Arc<Self>) {
+    /// Closes terminals that were nobody's for a while, unless the session that holds them sleeps.
+    async fn close_lonely(self: &Arc<Self>) {
         let grace = self.config.limits.terminal_grace;
-        let over = {
-            let inner = self.inner.lock();
-            let mut lonely = inner.lonely_terminals(self);
-            lonely.retain(|uri| {
-                let left = inner.terminals.entries.get(uri).and_then(|entry| entry.left);
-                left.is_some_and(|left| left.elapsed() >= grace)
-            });
-            lonely
-        };
-        for uri in over {
-            tracing::info!(terminal = &*uri, "closing a terminal that nobody uses");
-            self.close_terminal(&uri);
+        let lonely = self.inner.lock().lonely_terminals();
+        for uri in lonely {
+            let session = {
+                let inner = self.inner.lock();
+                let left = inner.terminals.entries.get(&uri).and_then(|entry| entry.left);
+                if left.is_none_or(|left| left.elapsed() < grace) {
+                    continue;
+                }
+                inner.core.terminal(&uri).and_then(|state| match &state.claim {
+                    TerminalClaim::Session(claim) => Some(claim.session.clone()),
+                    TerminalClaim::Client(_) => None,
+                })
+            };
+            let is_kept = match &session {
+                Some(session) => self.is_kept(session).await,
+                None => false,
+            };
+            // Somebody may have come in the meantime.
+            if !is_kept && self.inner.lock().lonely_terminals().contains(&uri) {
+                tracing::info!(terminal = &*uri, "closing a terminal that nobody uses");
+                self.close_terminal(&uri);
+            }
         }
     }
 
@@ -298,13 +312,11 @@ impl Inner {
         self.terminals.entries.keys().filter(claimed).cloned().collect()
     }
 
-    /// Terminals of people that nobody watches and whose holder is away.
-    fn lonely_terminals(&self, face: &Face) -> Vec<Uri> {
+    /// Terminals of people that nobody watches and whose holder is away. A session that is away may only sleep.
+    fn lonely_terminals(&self) -> Vec<Uri> {
         let mut lonely = self.terminals_where(|claim| match claim {
             TerminalClaim::Client(claim) => !self.core.is_connected(&claim.client_id),
-            TerminalClaim::Session(claim) => {
-                !self.core.sessions.contains_key(claim.session.as_str()) && !face.is_kept(&claim.session)
-            }
+            TerminalClaim::Session(claim) => !self.core.sessions.contains_key(claim.session.as_str()),
         });
         lonely.retain(|uri| {
             let mine = self
