@@ -51,10 +51,7 @@ pub(super) fn turn_started(
     action: &mut ChatTurnStartedAction,
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
-    let session = inner
-        .core
-        .session_of(&dispatch.channel)
-        .and_then(|uri| inner.core.sessions.get(&uri));
+    let session = inner.core.entry_of(&dispatch.channel);
     if session.is_none_or(|session| session.state.lifecycle != SessionLifecycle::Ready) {
         return Err(TurnRefusal::NotReady.into());
     }
@@ -269,7 +266,7 @@ pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
 
 /// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
 pub(crate) fn renamed(inner: &mut Inner, chat: &str, (session, _): &(Uri, Uri), title: &str) {
-    let shown = inner.core.chats.get(chat).map(|chat| &chat.store().head().title);
+    let shown = inner.core.head(chat).map(|head| &head.title);
     if shown.is_some_and(|shown| shown == title) {
         return;
     }
@@ -350,7 +347,7 @@ pub(super) fn named(inner: &mut Inner, chat: &str) {
     if !chats.is_some_and(|chats| chats.iter().any(untitled)) {
         return;
     }
-    let head = inner.core.chats.get(chat).map(|chat| chat.store().head());
+    let head = inner.core.head(chat);
     let said = head
         .and_then(|head| head.active_turn.as_ref())
         .map(|turn| &turn.message.text);

@@ -95,11 +95,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     }
     let into = into.map(|into| into.clone());
     let replaced = |list: &[String]| after(list, gone.as_deref(), into.as_deref());
-    let default = inner
-        .core
-        .chats
-        .get(&entry.default_chat)
-        .map(|chat| chat.store().head());
+    let default = inner.core.head(&entry.default_chat);
     let chosen = default.and_then(|head| head.working_directories.as_ref());
     let chosen = chosen.map(|chosen| match gone.as_ref().is_some_and(|gone| chosen.contains(gone)) {
         true => replaced(chosen),
@@ -112,10 +108,9 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
 
 /// What an action about the directories of a chat does.
 pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
-    let session = inner.core.session_of(&dispatch.channel);
-    let session = session.and_then(|session| inner.core.sessions.get(&session));
+    let session = inner.core.entry_of(&dispatch.channel);
     let all = session.map(|session| known(&session.state)).unwrap_or_default();
-    let head = inner.core.chats.get(&dispatch.channel).map(|chat| chat.store().head());
+    let head = inner.core.head(&dispatch.channel);
     let head = head.filter(|_| inner.talks.contains_key(&dispatch.channel));
     let own = &head.ok_or(DirectoryRefusal::OfSubAgent)?.working_directories;
     let chosen = match action {
@@ -180,35 +175,34 @@ fn known(state: &SessionState) -> &[String] {
 /// Whether the agent of one of a session's chats runs in a directory.
 fn works_in(inner: &Inner, session: &str, directory: &str) -> bool {
     let chats = inner.core.chats_of(session);
-    let heads = chats.iter().filter_map(|chat| inner.core.chats.get(chat));
-    heads
-        .filter_map(|chat| chat.store().head().working_directories.as_ref()?.first())
-        .any(|first| first == directory)
+    let mut first = chats
+        .iter()
+        .filter_map(|chat| inner.core.head(chat)?.working_directories.as_ref()?.first());
+    first.any(|first| first == directory)
 }
 
 impl Inner {
     /// The directories of a chat, by their addresses; where its agent runs comes first.
     pub(crate) fn directories_of(&self, chat: &str) -> Vec<String> {
-        let own = self.core.chats.get(chat);
-        let own = own.and_then(|chat| chat.store().head().working_directories.clone());
-        let session = || self.core.sessions.get(&self.core.session_of(chat)?);
-        own.or_else(|| session()?.state.working_directories.clone())
+        let own = self.core.head(chat).and_then(|head| head.working_directories.clone());
+        own.or_else(|| self.core.entry_of(chat)?.state.working_directories.clone())
             .unwrap_or_default()
     }
 
     /// Where the agent of a chat may work, as the state says.
     pub(crate) fn work_places(&self, chat: &str) -> Directories {
-        let session = self.core.session_of(chat);
-        let session = session.and_then(|session| self.core.sessions.get(&session));
-        let all = session.map(|entry| known(&entry.state)).unwrap_or_default();
-        let head = self.core.chats.get(chat).map(|chat| chat.store().head());
+        let all = self
+            .core
+            .entry_of(chat)
+            .map(|entry| known(&entry.state))
+            .unwrap_or_default();
+        let head = self.core.head(chat);
         directories(all, head.and_then(|head| head.working_directories.as_deref()))
     }
 
     /// Whether the state says where a chat works because its log does: so does the default chat's for the whole session.
     pub(crate) fn is_source_of_directories(&self, chat: &str) -> bool {
-        let session = self.core.session_of(chat);
-        let session = session.and_then(|session| self.core.sessions.get(&session));
+        let session = self.core.entry_of(chat);
         let is_draft = self.talks.get(chat).is_some_and(|talk| talk.is_draft);
         !is_draft && session.is_some_and(|session| *session.default_chat == *chat)
     }
@@ -230,7 +224,7 @@ pub(super) fn changed(inner: &mut Inner, channel: &Uri, moved: Option<(String, O
     };
     if let Some((directory, replacement)) = moved {
         for chat in inner.core.chats_of(&session) {
-            let head = inner.core.chats.get(&chat).map(|chat| chat.store().head());
+            let head = inner.core.head(&chat);
             let own = head.and_then(|head| head.working_directories.as_ref());
             if !own.is_some_and(|own| own.contains(&directory)) {
                 continue;
@@ -310,13 +304,11 @@ impl Face {
 /// What shows which directories of its session a chat has, if it is shown with others. No action says that it has all: it is
 /// shown with each of them.
 fn own_actions(inner: &Inner, chat: &str, told: &LodgeDirectories) -> Vec<StateAction> {
-    let shown = inner.core.chats.get(chat);
-    let shown = shown.and_then(|chat| chat.store().head().working_directories.as_ref());
+    let shown = inner.core.head(chat).and_then(|head| head.working_directories.as_ref());
     let now = match (&told.chosen, shown) {
         (Some(chosen), _) => addresses(chosen),
         (None, Some(_)) => {
-            let session = inner.core.session_of(chat);
-            let session = session.and_then(|session| inner.core.sessions.get(&session));
+            let session = inner.core.entry_of(chat);
             session.map(|entry| known(&entry.state).to_vec()).unwrap_or_default()
         }
         (None, None) => return Vec::new(),

@@ -68,8 +68,7 @@ fn accept(
 
 /// Cancels the turn of an automation's run in a chat, if it still goes on. One that a person began after it is theirs.
 pub(crate) fn cancel_automation(inner: &Inner, chat: &Uri) {
-    let entry = inner.core.chats.get(chat);
-    let turn = entry.and_then(|chat| chat.store().head().active_turn.as_ref());
+    let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
     let turn = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation);
     if let (Some(turn), Some(talk)) = (turn, inner.talks.get(chat)) {
         talk.tell(Effect::Cancel { turn: turn.id.clone() });

@@ -26,9 +26,7 @@ pub(super) fn keep(
             decide(face, inner, channel, key, said)?;
         }
     }
-    let session = inner.core.session_of(channel);
-    let session = session.and_then(|session| inner.core.sessions.get(&session));
-    let Some(entry) = session.filter(|entry| entry.announced.is_some()) else {
+    let Some(entry) = inner.core.entry_of(channel).filter(|entry| entry.announced.is_some()) else {
         return Ok(());
     };
     let chat = match inner.core.chats.get_key_value(channel) {

@@ -99,11 +99,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
 impl Inner {
     /// For how long the running turn of a chat has been running, in milliseconds.
     fn running_for(&self, chat: &str) -> f64 {
-        let active = self
-            .core
-            .chats
-            .get(chat)
-            .and_then(|chat| chat.store().head().active_turn.as_ref());
+        let active = self.core.head(chat).and_then(|head| head.active_turn.as_ref());
         let started = active.and_then(|turn| turn.started_at.parse::<lodge_events::Timestamp>().ok());
         started.map_or(0.0, |started| {
             (lodge_events::Timestamp::now().as_millisecond() - started.as_millisecond()) as f64

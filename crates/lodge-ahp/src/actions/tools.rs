@@ -223,12 +223,7 @@ fn external(result: &ToolCallResult) -> ExternalResult {
 
 /// Fails the calls that a client was running in a chat, because it is gone.
 pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
-    let Some(active) = inner
-        .core
-        .chats
-        .get(chat)
-        .and_then(|chat| chat.store().head().active_turn.as_ref())
-    else {
+    let Some(active) = inner.core.head(chat).and_then(|head| head.active_turn.as_ref()) else {
         return;
     };
     let calls: Vec<String> = active
@@ -251,7 +246,7 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
 
 /// Fails a call that a client was to run, because it is gone.
 pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
-    let head = inner.core.chats.get(chat).map(|chat| chat.store().head());
+    let head = inner.core.head(chat);
     let Some(active) = head.and_then(|head| head.active_turn.as_ref()) else {
         return;
     };

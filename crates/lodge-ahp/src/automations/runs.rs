@@ -69,8 +69,7 @@ impl AutomationFace for Face {
                     let inner = self.inner.lock();
                     let mut of = inner.talks.iter().filter(|(_, talk)| talk.host_id == session);
                     of.any(|(chat, _)| {
-                        let chat = inner.core.chats.get(chat);
-                        let turn = chat.and_then(|chat| chat.store().head().active_turn.as_ref());
+                        let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
                         turn.is_some_and(|turn| turn.message.origin.kind == MessageKind::Automation)
                     })
                 };

@@ -64,15 +64,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let session: Uri = params.channel.as_str().into();
     let (main_id, directories, is_draft) = {
         let inner = face.inner.lock();
-        let entry = inner
-            .core
-            .sessions
-            .get(&session)
-            .ok_or_else(|| no_session(&params.channel))?;
-        let talk = inner
-            .talks
-            .get(&entry.default_chat)
-            .ok_or_else(|| no_session(&params.channel))?;
+        let entry = inner.core.sessions.get(&session);
+        let found = entry.and_then(|entry| Some((entry, inner.talks.get(&entry.default_chat)?)));
+        let (entry, talk) = found.ok_or_else(|| no_session(&params.channel))?;
         (
             talk.host_id.clone(),
             entry.state.working_directories.clone().unwrap_or_default(),
@@ -112,11 +106,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         // It works where what it was made from does: that is what was spoken of there.
         Some(source) => {
             let inner = face.inner.lock();
-            let head = inner
-                .core
-                .chats
-                .get(source.chat.as_str())
-                .map(|chat| chat.store().head());
+            let head = inner.core.head(&source.chat);
             head.and_then(|head| head.working_directories.clone())
         }
     };
@@ -168,10 +158,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     {
         let mut inner = face.inner.lock();
         crate::actions::list_chats(&mut inner, &session, &main, Some(&params.chat)).map_err(RpcError::failed)?;
-        if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
-            let action = SessionChatAddedAction {
-                summary: summary_of(chat.store().head()),
-            };
+        if let Some(head) = inner.core.head(&params.chat) {
+            let summary = summary_of(head);
+            let action = SessionChatAddedAction { summary };
             inner
                 .core
                 .publish(&session, &StateAction::SessionChatAdded(action), None);
@@ -207,11 +196,7 @@ fn subset(all: &[String], wanted: &[String]) -> Result<Vec<String>, RpcError> {
 /// Whether a chat is what is asked for again.
 fn is_made_so(request: &Request<'_>, params: &Create) -> bool {
     let inner = request.face.inner.lock();
-    let origin = inner
-        .core
-        .chats
-        .get(params.chat.as_str())
-        .map(|chat| &chat.store().head().origin);
+    let origin = inner.core.head(&params.chat).map(|head| &head.origin);
     match (origin, &params.source) {
         (Some(Some(ChatOrigin::User)), None) => true,
         (Some(Some(ChatOrigin::Fork { chat, turn_id })), Some(source)) => {
@@ -386,20 +371,12 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
     let session = params.session.ok_or_else(|| RpcError::params("no session is named"))?;
     request.face.open(&session).await.map_err(|_| no_session(&session))?;
     let inner = request.face.inner.lock();
-    let entry = inner
-        .core
-        .sessions
-        .get(session.as_str())
-        .ok_or_else(|| no_session(&session))?;
-    let chat = inner
-        .core
-        .chats
-        .get(&entry.default_chat)
-        .ok_or_else(|| no_session(&session))?;
-    let turns = chat.store().turns();
+    let entry = inner.core.sessions.get(session.as_str());
+    let chat = entry.and_then(|entry| inner.core.chats.get(&entry.default_chat));
+    let store = chat.ok_or_else(|| no_session(&session))?.store();
+    let turns = store.turns();
     let end = match &params.before {
-        Some(before) => chat
-            .store()
+        Some(before) => store
             .position(before)
             .ok_or_else(|| RpcError::params(format!("there is no turn {before:?}")))?,
         None => turns.len(),
@@ -408,8 +385,7 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
         .limit
         .map_or(PAGE, |limit| usize::try_from(limit.0).unwrap_or(PAGE).min(PAGE));
     let start = end.saturating_sub(limit);
-    let page: Vec<Value> = chat
-        .store()
+    let page: Vec<Value> = store
         .json_of(start..end)
         .iter()
         .filter_map(|turn| seed::turn(turn.get()))

@@ -156,10 +156,8 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
 async fn future_commands(request: &Request<'_>, chat: &str) -> Vec<CommandInfo> {
     let plugins = {
         let inner = request.face.inner.lock();
-        let talk = inner.core.session_of(chat).and_then(|session| {
-            let entry = inner.core.sessions.get(&session)?;
-            inner.talks.get(&entry.default_chat)
-        });
+        let entry = inner.core.entry_of(chat);
+        let talk = entry.and_then(|entry| inner.talks.get(&entry.default_chat));
         talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
     };
     let cwd = directories(request, chat).into_iter().next().unwrap_or_default();
@@ -175,8 +173,7 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
         None => return Vec::new(),
     };
     let inner = request.face.inner.lock();
-    let session = inner.core.session_of(channel);
-    let Some(entry) = session.and_then(|session| inner.core.sessions.get(&session)) else {
+    let Some(entry) = inner.core.entry_of(channel) else {
         return Vec::new();
     };
     let asked = if inner.talks.contains_key(channel) {

@@ -159,8 +159,8 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     }
     let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
     inner.core.publish(&chat, &stays, None);
-    let shown = all.iter().filter_map(|chat| inner.core.chats.get(chat));
-    let shown = shown.map(|chat| summary_of(chat.store().head())).collect();
+    let shown = all.iter().filter_map(|chat| inner.core.head(chat));
+    let shown = shown.map(summary_of).collect();
     if let Some(entry) = inner.core.sessions.get_mut(&to) {
         entry.state.chats = shown;
     }
@@ -231,7 +231,7 @@ fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
 
 /// The directories of a chat, when it has not all of its session's.
 fn entry_of<'a>(inner: &'a Inner, chat: &str) -> Option<&'a Vec<String>> {
-    inner.core.chats.get(chat)?.store().head().working_directories.as_ref()
+    inner.core.head(chat)?.working_directories.as_ref()
 }
 
 /// A move that can be made.

@@ -174,50 +174,35 @@ impl ChatStore {
         self.head.active_turn.as_ref().filter(|active| active.id == turn)
     }
 
+    /// The last part of the running turn, if that has this id.
+    fn last_part(&mut self, turn: &str) -> Option<&mut ResponsePart> {
+        let active = self.head.active_turn.as_mut().filter(|active| active.id == turn);
+        active?.response_parts.last_mut()
+    }
+
     /// A tool call of the running turn.
     pub(crate) fn tool_call(&self, turn: &str, call: &str) -> Option<&ToolCallState> {
-        self.active(turn)?
-            .response_parts
-            .iter()
-            .rev()
-            .find_map(|part| match part {
-                ResponsePart::ToolCall(part) if tool_call_id(&part.tool_call) == call => Some(&part.tool_call),
-                _ => None,
-            })
+        call_in(&self.active(turn)?.response_parts, call)
     }
 
     /// Applies an action. Streaming text is appended to the last part at once; what touches finished turns is done on
     /// the stored ones; all else is the official reducer.
     pub(crate) fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
         match action {
-            StateAction::ChatDelta(delta) => {
-                if let Some(active) = self
-                    .head
-                    .active_turn
-                    .as_mut()
-                    .filter(|active| active.id == delta.turn_id)
-                    && let Some(ResponsePart::Markdown(part)) = active.response_parts.last_mut()
-                    && part.id == delta.part_id
-                {
+            StateAction::ChatDelta(delta) => match self.last_part(&delta.turn_id) {
+                Some(ResponsePart::Markdown(part)) if part.id == delta.part_id => {
                     part.content.push_str(&delta.content);
-                    return ReduceOutcome::Applied;
+                    ReduceOutcome::Applied
                 }
-                apply_action_to_chat(&mut self.head, action)
-            }
-            StateAction::ChatReasoning(delta) => {
-                if let Some(active) = self
-                    .head
-                    .active_turn
-                    .as_mut()
-                    .filter(|active| active.id == delta.turn_id)
-                    && let Some(ResponsePart::Reasoning(part)) = active.response_parts.last_mut()
-                    && part.id == delta.part_id
-                {
+                _ => apply_action_to_chat(&mut self.head, action),
+            },
+            StateAction::ChatReasoning(delta) => match self.last_part(&delta.turn_id) {
+                Some(ResponsePart::Reasoning(part)) if part.id == delta.part_id => {
                     part.content.push_str(&delta.content);
-                    return ReduceOutcome::Applied;
+                    ReduceOutcome::Applied
                 }
-                apply_action_to_chat(&mut self.head, action)
-            }
+                _ => apply_action_to_chat(&mut self.head, action),
+            },
             StateAction::ChatTruncated(truncated) => {
                 let keep = match &truncated.turn_id {
                     Some(turn) => match self.position(turn) {
@@ -268,43 +253,27 @@ impl ChatStore {
                 (Some(turn), Some(id)) => !turn.response_parts.iter().any(|part| part_id(part) == Some(id)),
                 _ => true,
             },
-            StateAction::ChatToolCallDelta(a) => {
-                matches!(self.tool_call(&a.turn_id, &a.tool_call_id), Some(S::Streaming(_)))
+            _ => {
+                let Some((turn, call)) = call_of(action) else {
+                    return true;
+                };
+                match (action, self.tool_call(turn, call)) {
+                    (StateAction::ChatToolCallDelta(_), Some(S::Streaming(_)))
+                    | (StateAction::ChatToolCallReady(_), Some(S::Streaming(_) | S::PendingConfirmation(_)))
+                    | (StateAction::ChatToolCallConfirmed(_), Some(S::PendingConfirmation(_)))
+                    | (StateAction::ChatToolCallComplete(_), Some(S::Running(_) | S::PendingConfirmation(_)))
+                    | (StateAction::ChatToolCallAuthResolved(_), Some(S::AuthRequired(_)))
+                    | (StateAction::ChatToolCallResultConfirmed(_), Some(S::PendingResultConfirmation(_)))
+                    | (StateAction::ChatToolCallContentChanged(_), Some(S::Running(_))) => true,
+                    // What runs is asked about again, but not started again: that would forget who allowed it.
+                    (StateAction::ChatToolCallReady(ready), Some(S::Running(_))) => ready.confirmed.is_none(),
+                    (StateAction::ChatToolCallComplete(done), Some(S::AuthRequired(_))) => !done.result.success,
+                    (StateAction::ChatToolCallAuthRequired(_), Some(S::Running(call))) => {
+                        matches!(call.contributor, Some(ToolCallContributor::Mcp(_)))
+                    }
+                    _ => false,
+                }
             }
-            StateAction::ChatToolCallReady(a) => match self.tool_call(&a.turn_id, &a.tool_call_id) {
-                Some(S::Streaming(_) | S::PendingConfirmation(_)) => true,
-                // What runs is asked about again, but not started again: that would forget who allowed it.
-                Some(S::Running(_)) => a.confirmed.is_none(),
-                _ => false,
-            },
-            StateAction::ChatToolCallConfirmed(a) => {
-                matches!(
-                    self.tool_call(&a.turn_id, &a.tool_call_id),
-                    Some(S::PendingConfirmation(_))
-                )
-            }
-            StateAction::ChatToolCallComplete(a) => match self.tool_call(&a.turn_id, &a.tool_call_id) {
-                Some(S::Running(_) | S::PendingConfirmation(_)) => true,
-                Some(S::AuthRequired(_)) => !a.result.success,
-                _ => false,
-            },
-            StateAction::ChatToolCallAuthRequired(a) => matches!(
-                self.tool_call(&a.turn_id, &a.tool_call_id),
-                Some(S::Running(state)) if matches!(state.contributor, Some(ToolCallContributor::Mcp(_)))
-            ),
-            StateAction::ChatToolCallAuthResolved(a) => {
-                matches!(self.tool_call(&a.turn_id, &a.tool_call_id), Some(S::AuthRequired(_)))
-            }
-            StateAction::ChatToolCallResultConfirmed(a) => {
-                matches!(
-                    self.tool_call(&a.turn_id, &a.tool_call_id),
-                    Some(S::PendingResultConfirmation(_))
-                )
-            }
-            StateAction::ChatToolCallContentChanged(a) => {
-                matches!(self.tool_call(&a.turn_id, &a.tool_call_id), Some(S::Running(_)))
-            }
-            _ => true,
         }
     }
 
@@ -354,12 +323,36 @@ impl ChatStore {
     }
 }
 
+/// The turn and the id of the tool call that an action moves to another state.
+fn call_of(action: &StateAction) -> Option<(&str, &str)> {
+    let (turn, call) = match action {
+        StateAction::ChatToolCallDelta(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallReady(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallConfirmed(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallComplete(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallAuthRequired(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallAuthResolved(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallResultConfirmed(a) => (&a.turn_id, &a.tool_call_id),
+        StateAction::ChatToolCallContentChanged(a) => (&a.turn_id, &a.tool_call_id),
+        _ => return None,
+    };
+    Some((turn, call))
+}
+
 fn part_id(part: &ResponsePart) -> Option<&str> {
     match part {
         ResponsePart::Markdown(part) => Some(&part.id),
         ResponsePart::Reasoning(part) => Some(&part.id),
         _ => None,
     }
+}
+
+/// A tool call among the parts of a turn.
+pub(crate) fn call_in<'a>(parts: &'a [ResponsePart], call: &str) -> Option<&'a ToolCallState> {
+    parts.iter().rev().find_map(|part| match part {
+        ResponsePart::ToolCall(part) if tool_call_id(&part.tool_call) == call => Some(&part.tool_call),
+        _ => None,
+    })
 }
 
 /// The id of a tool call in any state.

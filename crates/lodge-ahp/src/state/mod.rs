@@ -23,7 +23,10 @@ use std::{
 };
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
-use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
+use ahp_types::{
+    ROOT_RESOURCE_URI, StateAction,
+    state::{ChatState, RootState},
+};
 use lodge_host::Counter;
 use lodge_http::Outcome;
 use tokio::sync::{mpsc, watch};
@@ -207,6 +210,16 @@ impl Core {
             .filter(|(_, chat)| &*chat.session == session)
             .map(|(uri, _)| uri.clone())
             .collect()
+    }
+
+    /// What there is in a chat beside the finished turns.
+    pub(crate) fn head(&self, chat: &str) -> Option<&ChatState> {
+        self.chats.get(chat).map(|chat| chat.store().head())
+    }
+
+    /// The session that a session's or a chat's URI belongs to, as it is.
+    pub(crate) fn entry_of(&self, uri: &str) -> Option<&SessionEntry> {
+        self.sessions.get(&self.session_of(uri)?)
     }
 
     /// The session that a session's or a chat's URI belongs to.

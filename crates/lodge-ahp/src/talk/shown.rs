@@ -75,7 +75,7 @@ impl Face {
         let title = title.to_owned();
         let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() });
         let known = inner.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-        let shown = inner.core.chats.get(chat).map(|chat| &chat.store().head().title);
+        let shown = inner.core.head(chat).map(|head| &head.title);
         if !known && shown != Some(&title) {
             renamed(inner, chat, &place, &title);
         }

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use ahp_types::state::{
     TerminalClaim, TerminalContentPart, TerminalExitedLifecycleState, TerminalLifecycleState,
-    TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart,
+    TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart, ToolCallState,
+    ToolResultContent, Turn,
 };
 use lodge_host::terminal::Piece;
-use serde_json::Value;
 
 use crate::{
     face::Inner,
     projection::TerminalNews,
-    state::{Service, Uri},
+    state::{Service, Uri, chat::call_in},
     uri,
 };
 
@@ -70,23 +70,28 @@ impl Inner {
         let Some(session) = self.core.session_of(&chat) else {
             return;
         };
-        let parts = shown["content"].as_array();
-        let part = |kind: &str| parts.into_iter().flatten().find(|part| part["type"] == kind);
-        let Some(terminal) = part("terminal") else { return };
-        let title = terminal["title"].as_str().unwrap_or_default().to_owned();
-        let mut state = state(&session, &chat, &turn, &call, title);
+        let parts = content(&shown);
+        let mut terminals = parts.iter().filter_map(|part| match part {
+            ToolResultContent::Terminal(terminal) => Some(terminal),
+            _ => None,
+        });
+        let Some(terminal) = terminals.next() else { return };
+        let mut state = state(&session, &chat, &turn, &call, terminal.title.clone());
         state.cwd = self.directories_of(&chat).into_iter().next();
-        let told = part("text").and_then(|part| part["text"].as_str()).unwrap_or_default();
-        let value = whole.unwrap_or_else(|| told.to_owned());
+        let mut told = parts.iter().filter_map(|part| match part {
+            ToolResultContent::Text(part) => Some(part.text.clone()),
+            _ => None,
+        });
+        let value = whole.or_else(|| told.next()).unwrap_or_default();
         if !value.is_empty() {
             let part = TerminalUnclassifiedPart { value };
             state.content.push(TerminalContentPart::Unclassified(part));
         }
         let uri: Uri = uri.into();
-        if shown["status"] == "running" {
+        if matches!(shown, ToolCallState::Running(_)) {
             self.add_terminal(&uri, Some(session), state, None);
         } else {
-            let exit_code = terminal["result"]["exitCode"].as_i64();
+            let exit_code = terminal.result.as_ref().and_then(|result| result.exit_code);
             state.lifecycle = TerminalLifecycleState::Exited(TerminalExitedLifecycleState { exit_code });
             self.core
                 .insert_service(uri, Some(session), Service::Terminal(Box::new(state)));
@@ -94,7 +99,7 @@ impl Inner {
     }
 
     /// The call of a terminal that is not there: its chat, turn, id and state.
-    fn past_call(&self, uri: &str) -> Option<(Uri, String, String, Value)> {
+    fn past_call(&self, uri: &str) -> Option<(Uri, String, String, ToolCallState)> {
         let (born, call) = uri::call_of_tool_terminal(uri).filter(|_| !self.core.services.contains_key(uri))?;
         let within = |chat: &&Uri| self.talk_of(chat).is_some_and(|(_, talk)| *talk.born == *born);
         self.core.chats.keys().filter(within).find_map(|chat| {
@@ -106,30 +111,40 @@ impl Inner {
     /// The file with all that a command printed, where the conversation tells only the beginning.
     pub(crate) fn past_output(&self, uri: &str) -> Option<PathBuf> {
         let (_, _, _, shown) = self.past_call(uri)?;
-        let mut parts = shown["content"].as_array()?.iter();
-        let file = parts.find(|part| part["type"] == "resource")?;
-        uri::path(file["uri"].as_str()?)
+        content(&shown).iter().find_map(|part| match part {
+            ToolResultContent::Resource(file) => uri::path(&file.uri),
+            _ => None,
+        })
     }
 
     /// A tool call of a chat and its turn, the newest first.
-    fn find_call(&self, chat: &str, call: &str) -> Option<(String, Value)> {
+    fn find_call(&self, chat: &str, call: &str) -> Option<(String, ToolCallState)> {
         let store = self.core.chats.get(chat)?.store();
-        let within = |turn: &Value| {
-            let parts = turn["responseParts"].as_array()?.iter();
-            let found = parts.rev().find(|part| part["toolCall"]["toolCallId"] == call)?;
-            Some((turn["id"].as_str()?.to_owned(), found["toolCall"].clone()))
-        };
-        let active = store.head().active_turn.as_ref();
-        if let Some(found) = active.and_then(|turn| within(&serde_json::to_value(turn).ok()?)) {
-            return Some(found);
+        if let Some(turn) = &store.head().active_turn
+            && let Some(found) = call_in(&turn.response_parts, call)
+        {
+            return Some((turn.id.clone(), found.clone()));
         }
         let named = serde_json::to_string(call).ok()?;
         (0..store.turns().len()).rev().find_map(|at| {
-            let json = store.json(at)?;
-            json.get().contains(&named).then_some(())?;
-            within(&serde_json::from_str(json.get()).ok()?)
+            let json = store.json(at).filter(|json| json.get().contains(&named))?;
+            let turn: Turn = serde_json::from_str(json.get()).ok()?;
+            let found = call_in(&turn.response_parts, call)?.clone();
+            Some((turn.id, found))
         })
     }
+}
+
+/// What a call has shown.
+fn content(call: &ToolCallState) -> &[ToolResultContent] {
+    let content = match call {
+        ToolCallState::Running(call) => &call.content,
+        ToolCallState::AuthRequired(call) => &call.content,
+        ToolCallState::PendingResultConfirmation(call) => &call.content,
+        ToolCallState::Completed(call) => &call.content,
+        _ => return &[],
+    };
+    content.as_deref().unwrap_or_default()
 }
 
 fn state(session: &str, chat: &str, turn: &str, call: &str, title: String) -> TerminalState {
