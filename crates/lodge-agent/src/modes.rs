@@ -113,6 +113,7 @@ impl Shared {
         match need {
             Need::Nothing => true,
             Need::Ask(request) => only_looks(tool, request) || self.is_plan(request),
+            Need::Explain { request, .. } => only_looks(tool, request),
         }
     }
 

@@ -4,7 +4,7 @@ mod recorded;
 
 use lodge_events::{
     AnsweredBy, AskedKind, LodgeAnswered, ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested,
-    PermissionResult, SessionManagedSettingsEnforced, SessionManagedSettingsResolved,
+    PermissionResult, ReadPermission, SessionManagedSettingsEnforced, SessionManagedSettingsResolved, WritePermission,
 };
 use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
@@ -187,6 +187,11 @@ impl Shared {
                     .await;
             }
             _ => return self.ask_permission(request_id, request).await,
+        };
+        // A file that nobody may read is shown to nobody.
+        let request = match &request {
+            PermissionRequest::Write(write) if self.forbidden(&reading(write)).is_some() => request.without_text(),
+            _ => request,
         };
         // Clients see what was decided for them, as a question that is answered at once and that they need not answer.
         self.recorder.record(PermissionRequested {
@@ -401,6 +406,16 @@ fn in_short(request: &PermissionRequest) -> &str {
         _ => "",
     };
     if said.is_empty() { request.tag() } else { said }
+}
+
+/// Reading the file that would be written.
+fn reading(write: &WritePermission) -> PermissionRequest {
+    ReadPermission {
+        path: write.file_name.clone(),
+        resolved_path: write.resolved_path.clone(),
+        ..ReadPermission::default()
+    }
+    .into()
 }
 
 /// What the log says of an answer to a question of this id, but for who answered what.

@@ -206,6 +206,14 @@ impl PermissionRequest {
         }
     }
 
+    /// The same request without what it writes and without what is there.
+    pub fn without_text(mut self) -> Self {
+        if let Self::Write(write) = &mut self {
+            (write.diff, write.new_file_contents) = (String::new(), None);
+        }
+        self
+    }
+
     /// The same request, which policy wants a person to answer. Kinds that cannot say so stay as they are.
     pub fn with_managed_approval(mut self) -> Self {
         match &mut self {

@@ -53,6 +53,13 @@ pub enum Need {
     Nothing,
     /// One of the permission kinds of `lodge-events`; whether rules answer it or a person must is decided elsewhere.
     Ask(Box<lodge_events::PermissionRequest>),
+    /// The call cannot work, and why says what is in a file: only whoever may read it is told.
+    Explain {
+        /// Reading the file.
+        request: Box<lodge_events::PermissionRequest>,
+        /// Why the call cannot work.
+        error: ToolError,
+    },
 }
 
 /// What came of trying a call that nobody approved.

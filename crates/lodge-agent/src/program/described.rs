@@ -351,9 +351,9 @@ fn described_edits(known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
 }
 
 /// Nobody knows what is written, so no difference is shown.
-fn of_unknown_text(mut request: PermissionRequest) -> PermissionRequest {
+fn of_unknown_text(request: PermissionRequest) -> PermissionRequest {
+    let mut request = request.without_text();
     if let PermissionRequest::Write(write) = &mut request {
-        (write.diff, write.new_file_contents) = (String::new(), None);
         write.intention = format!("Write {}. The agent does not say what.", write.file_name);
     }
     request

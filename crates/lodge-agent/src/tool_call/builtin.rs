@@ -27,8 +27,15 @@ impl Call<'_> {
             cx.ask_editor(&**tool, args).await;
         }
         let permission = match tool.need(args, &cx) {
+            Ok(Need::Explain { request, error }) => {
+                let may_read = self.permission(tool, Need::Ask(request), args, &cx, allowed).await?;
+                match may_read {
+                    Permission::Refused(_) => may_read,
+                    Permission::Approved | Permission::Unasked(_) => failed(error),
+                }
+            }
             Ok(need) => self.permission(tool, need, args, &cx, allowed).await?,
-            Err(error) => Permission::Refused(Outcome::failed(error.0, "failure")),
+            Err(error) => failed(error),
         };
         match permission {
             Permission::Unasked(request) => self.unasked(tool, request, args, cx).await,
@@ -259,7 +266,8 @@ impl Call<'_> {
             Asked::Edited { for_session } => for_session,
         };
         let need = match tool.need(args, cx) {
-            Err(error) => return Ok(Permission::Refused(Outcome::failed(error.0, "failure"))),
+            // The person who wrote these arguments may know.
+            Err(error) | Ok(Need::Explain { error, .. }) => return Ok(failed(error)),
             Ok(need) => need,
         };
         let refused = shared.plan_refusal(shared.only_looks(tool.name(), &need));
@@ -286,6 +294,10 @@ enum Permission {
     /// Nobody said no, and nobody yes.
     Unasked(PermissionRequest),
     Refused(Outcome),
+}
+
+fn failed(error: ToolError) -> Permission {
+    Permission::Refused(Outcome::failed(error.0, "failure"))
 }
 
 /// Whether a model is one of those that the Copilot CLI numbered the lines of files for: Claude up to its fourth generation.

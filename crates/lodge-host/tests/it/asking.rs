@@ -499,3 +499,47 @@ async fn the_system_prompt_is_what_the_client_makes_of_it() {
         assert_eq!(probe.count("system.message"), 0, "an unchanged prompt is not repeated");
     }
 }
+
+#[tokio::test]
+async fn an_edit_that_fails_tells_nothing_of_a_file_that_may_not_be_read() {
+    let house = house();
+    let secret = "KEY=hunter2\nPORT=80\n";
+    std::fs::write(house.cwd().join(".env"), secret).unwrap();
+    let outside = house.dir.path().join("outside");
+    std::fs::write(&outside, secret).unwrap();
+    let rules = house.dir.path().join("home/permissions.toml");
+    std::fs::write(rules, "exclude = [\".env\"]\n").unwrap();
+    let edit = |path: &str, old: &str| {
+        format!(r#"call edit {{"path":"{path}","old_str":"{old}","new_str":"x"}} then say done"#)
+    };
+    let mut probe = house.session_with(NewSession::default()).await;
+    let outside = outside.display().to_string();
+    for path in [".env", outside.as_str()] {
+        let mut told = Vec::new();
+        for old in ["PORT=80", "nothing like it", "="] {
+            assert_eq!(probe.turn(&edit(path, old)).await, "done");
+            told.extend(probe.results());
+        }
+        assert!(told[0].starts_with("denied: "), "{told:?}");
+        assert!(told.iter().all(|answer| *answer == told[0]), "{path}: {told:?}");
+        let seen = format!("{:?}", probe.seen);
+        assert!(path != ".env" || !seen.contains("hunter2"), "{seen}");
+    }
+
+    // Whoever may read it is told.
+    let mut probe = house.session_with(asking()).await;
+    let _client = probe.attach(can_permit()).await;
+    probe.send(&edit(&outside, "nothing like it")).await;
+    let kind = probe
+        .until(|payload| match payload {
+            Payload::PermissionRequested(asked) => Some(asked.permission_request.tag().to_owned()),
+            _ => None,
+        })
+        .await;
+    assert_eq!(kind, "read");
+    let id = probe.session.pending()[0].request_id.clone();
+    let yes = Answer::Permission(PermissionDecision::ApproveOnce);
+    assert!(probe.session.answer(&id, yes, Default::default()).await.unwrap());
+    probe.until_idle().await;
+    assert!(probe.results()[0].contains("was not found"), "{:?}", probe.results());
+}

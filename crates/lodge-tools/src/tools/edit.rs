@@ -42,14 +42,8 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
 });
 
 impl Arguments {
-    /// The file before and after.
-    fn apply(&self, place: &Located, cx: &ToolCx) -> Result<(String, String), ToolError> {
-        let path = &self.path;
-        let bytes = cx
-            .read_file(place, MAX_FILE)
-            .map_err(|error| file_error(path, &error))?;
-        let old = String::from_utf8(bytes)
-            .map_err(|_| ToolError(format!("{path} is not UTF-8 text and cannot be edited.")))?;
+    /// What is in the file now.
+    fn read(&self, place: &Located, cx: &ToolCx) -> Result<Vec<u8>, ToolError> {
         if self.old_str.is_empty() {
             return Err(ToolError("old_str must not be empty.".to_owned()));
         }
@@ -58,6 +52,15 @@ impl Arguments {
                 "old_str and new_str are the same: nothing to change.".to_owned(),
             ));
         }
+        cx.read_file(place, MAX_FILE)
+            .map_err(|error| file_error(&self.path, &error))
+    }
+
+    /// The file before and after. What is wrong says something of what is in it.
+    fn apply(&self, bytes: Vec<u8>) -> Result<(String, String), ToolError> {
+        let path = &self.path;
+        let old = String::from_utf8(bytes)
+            .map_err(|_| ToolError(format!("{path} is not UTF-8 text and cannot be edited.")))?;
         // Models write line feeds; a file with carriage returns is matched and kept as it is.
         let crlf = old.contains("\r\n") && !self.old_str.contains("\r\n");
         let in_file = |text: &str| {
@@ -105,7 +108,14 @@ impl Tool for Edit {
     fn need(&self, value: &Value, cx: &ToolCx) -> Result<Need, ToolError> {
         let args: Arguments = arguments(self.name(), value)?;
         let place = cx.locate(&args.path)?;
-        let (old, new) = args.apply(&place, cx)?;
+        let (old, new) = match args.apply(args.read(&place, cx)?) {
+            Ok(change) => change,
+            Err(error) => {
+                let request = request::read(cx, &args.path, &place, format!("Read {}", args.path));
+                let request = Box::new(request);
+                return Ok(Need::Explain { request, error });
+            }
+        };
         let (diff, _) = diff::unified(&place.path, Some(&old), &new);
         let request = request::write(cx, &args.path, &place, format!("Edit {}", args.path), diff, new);
         Ok(cx.need(vec![place.path], request))
@@ -125,7 +135,7 @@ impl Tool for Edit {
         Box::pin(super::blocking(move || {
             let args: Arguments = arguments("edit", &value)?;
             let place = cx.permitted(&args.path)?;
-            let (old, new) = args.apply(&place, &cx)?;
+            let (old, new) = args.apply(args.read(&place, &cx)?)?;
             cx.replace_file(&place, &new)
                 .map_err(|error| file_error(&args.path, &error))?;
             let (diff, change) = diff::unified(&place.path, Some(&old), &new);

@@ -85,7 +85,7 @@ impl Bench {
     pub(crate) fn need(&self, tool: &str, arguments: &Value) -> Result<Option<PermissionRequest>, ToolError> {
         Ok(match Self::tool(tool).need(arguments, &self.cx("call"))? {
             Need::Nothing => None,
-            Need::Ask(request) => Some(*request),
+            Need::Ask(request) | Need::Explain { request, .. } => Some(*request),
         })
     }
 
@@ -93,8 +93,10 @@ impl Bench {
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
         let tool = Self::tool(tool);
         let cx = self.cx("call");
-        tool.need(&arguments, &cx)?;
-        tool.run(arguments, cx).await
+        match tool.need(&arguments, &cx)? {
+            Need::Explain { error, .. } => Err(error),
+            Need::Nothing | Need::Ask(_) => tool.run(arguments, cx).await,
+        }
     }
 
     /// The text for the model, with the working directory shown as `$W` and the whole bench as `$B`.
