@@ -708,6 +708,11 @@ impl Agent {
         self.shared.pending.list()
     }
 
+    /// Whether the rules in force hide each of these files from every tool. Blocks.
+    pub fn excludes(&self, paths: &[String]) -> Vec<bool> {
+        paths.iter().map(|path| self.shared.excludes(path)).collect()
+    }
+
     /// Messages that wait, next one first; and those meant for the running turn.
     pub fn queue(&self) -> (Vec<Prompt>, Vec<Prompt>) {
         let running = self.shared.busy.load(std::sync::atomic::Ordering::Acquire);

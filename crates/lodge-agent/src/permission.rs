@@ -4,7 +4,8 @@ mod recorded;
 
 use lodge_events::{
     AnsweredBy, AskedKind, LodgeAnswered, ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested,
-    PermissionResult, ReadPermission, SessionManagedSettingsEnforced, SessionManagedSettingsResolved, WritePermission,
+    PermissionResult, PermissionResultKind, ReadPermission, SessionManagedSettingsEnforced,
+    SessionManagedSettingsResolved, WritePermission,
 };
 use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
@@ -237,6 +238,18 @@ impl Shared {
         match self.decide(request) {
             Decision::Deny { why, .. } => Some(why),
             _ => None,
+        }
+    }
+
+    /// Whether rules hide a file from every tool.
+    pub(crate) fn excludes(&self, path: &str) -> bool {
+        let read = ReadPermission {
+            path: path.to_owned(),
+            ..ReadPermission::default()
+        };
+        match self.decide(&read.into()) {
+            Decision::Deny { kind, .. } => kind == PermissionResultKind::DeniedByContentExclusion,
+            _ => false,
         }
     }
 

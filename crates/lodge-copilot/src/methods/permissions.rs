@@ -37,6 +37,12 @@ pub(crate) static PERMISSIONS: Capability = Capability {
             "whether a path is in the working directory",
             within_workspace
         ),
+        method!(
+            session "session.contentExclusion.checkPaths",
+            0,
+            "whether rules hide files from every tool (`exclude`)",
+            check_exclusion
+        ),
     ],
 };
 
@@ -193,4 +199,21 @@ fn normal(path: &std::path::Path) -> PathBuf {
         }
     }
     normal
+}
+
+#[derive(Debug, Deserialize)]
+struct PathsParams {
+    paths: Vec<String>,
+}
+
+async fn check_exclusion(session: Arc<Attached>, PathsParams { paths }: PathsParams) -> Result<Value, RpcError> {
+    let check = move || {
+        let excluded = session.session().excludes(&paths);
+        let checks = paths.iter().zip(excluded);
+        checks
+            .map(|(path, excluded)| json!({"path": path, "excluded": excluded}))
+            .collect::<Vec<_>>()
+    };
+    let checks = tokio::task::spawn_blocking(check).await.map_err(RpcError::failed)?;
+    Ok(json!({"available": true, "checks": checks}))
 }

@@ -24,7 +24,6 @@ pub(crate) static UNAVAILABLE: Capability = Capability {
         method!(session "session.telemetry.setFeatureOverrides", 1, "does nothing: Lodge reports nothing to anybody", nothing),
         method!(session "session.lsp.initialize", 1, "does nothing: there are no language servers", nothing),
         method!(session "session.sandbox.getEnforcementStatus", 0, "never required: policy cannot demand the sandbox", enforcement),
-        method!(session "session.contentExclusion.checkPaths", 0, "nothing is excluded: there is no such policy", exclusions),
         method!(
             "managedSettings.clearCache",
             1,
@@ -80,16 +79,6 @@ async fn engagement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
 
 async fn enforcement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"required": false, "blocked": false}))
-}
-
-#[derive(Debug, Deserialize)]
-struct PathsParams {
-    paths: Vec<String>,
-}
-
-async fn exclusions(_: Arc<Attached>, PathsParams { paths }: PathsParams) -> Result<Value, RpcError> {
-    let checks = paths.into_iter().map(|path| json!({"path": path, "excluded": false}));
-    Ok(json!({"available": true, "checks": checks.collect::<Vec<_>>()}))
 }
 
 async fn nothing(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

@@ -130,6 +130,11 @@ impl Session {
         self.agent().may_approve_all()
     }
 
+    /// Whether the rules in force hide each of these files from every tool. Blocks.
+    pub fn excludes(&self, paths: &[String]) -> Vec<bool> {
+        self.agent().excludes(paths)
+    }
+
     /// About how many tokens the next model call would take.
     pub fn context_size(&self) -> Result<ContextSize, AgentError> {
         self.agent().context_size()
