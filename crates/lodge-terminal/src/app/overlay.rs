@@ -520,7 +520,13 @@ fn window(mut rows: Vec<Line<'static>>, wanted: usize, height: usize) -> Vec<Lin
 const HELP_COLUMN: usize = 26;
 
 fn help(width: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let mut rows = vec![Line::styled("Keys", theme.heading), Line::default()];
+    let mut rows = vec![
+        Line::from(vec![
+            Span::styled("Keys", theme.heading),
+            Span::styled("  ↑↓ scrolls · Esc closes", theme.dim),
+        ]),
+        Line::default(),
+    ];
     let table = |left: String, right: &str| {
         // Names that are too long for their column have a row of their own.
         let left = format!("  {left}");
