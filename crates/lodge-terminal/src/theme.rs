@@ -31,15 +31,14 @@ impl Scheme {
         }
     }
 
-    /// What the variables of a terminal say: `NO_COLOR`, then `COLORFGBG`.
-    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
+    /// What the variables of a terminal say, if they do: `NO_COLOR`, then `COLORFGBG`.
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) {
-            return Self::Plain;
+            return Some(Self::Plain);
         }
-        let background = variable("COLORFGBG").and_then(|value| value.rsplit(';').next()?.parse::<u8>().ok());
-        match background {
-            Some(7 | 9..=15) => Self::Light,
-            _ => Self::Dark,
+        match variable("COLORFGBG")?.rsplit(';').next()?.parse::<u8>().ok()? {
+            7 | 9..=15 => Some(Self::Light),
+            _ => Some(Self::Dark),
         }
     }
 }

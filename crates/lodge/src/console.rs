@@ -66,7 +66,7 @@ impl Terminal {
             stdin: io::stdin().is_terminal(),
             stderr,
             screen: size().filter(|_| able && stderr && io::stdout().is_terminal()),
-            scheme: Scheme::detect(variable),
+            scheme: Scheme::detect(variable).unwrap_or_default(),
         }
     }
 

@@ -75,7 +75,8 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     let scheme = crate::setup::config(host.home().path())?
         .terminal
         .theme
-        .scheme(console.terminal.scheme);
+        .scheme()
+        .unwrap_or(console.terminal.scheme);
     let mut view = View::new(args.json, scheme, &session.settings().cwd, console);
     if args.json && args.resume.is_none() {
         for event in history.events() {

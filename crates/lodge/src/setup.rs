@@ -99,13 +99,13 @@ pub(crate) enum ThemeSetting {
 }
 
 impl ThemeSetting {
-    /// The colours: those that the terminal's variables ask for, where nobody chose.
-    pub(crate) fn scheme(self, detected: Scheme) -> Scheme {
+    /// The colours, if somebody chose them.
+    pub(crate) fn scheme(self) -> Option<Scheme> {
         match self {
-            Self::Auto => detected,
-            Self::Dark => Scheme::Dark,
-            Self::Light => Scheme::Light,
-            Self::Plain => Scheme::Plain,
+            Self::Auto => None,
+            Self::Dark => Some(Scheme::Dark),
+            Self::Light => Some(Scheme::Light),
+            Self::Plain => Some(Scheme::Plain),
         }
     }
 }

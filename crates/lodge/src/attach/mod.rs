@@ -1,6 +1,7 @@
 //! `lodge attach`: a terminal client. Like any other client, it knows the host only through the Agent Host Protocol.
 
 mod automations;
+mod background;
 mod clipboard;
 mod devices;
 mod editor;
@@ -171,12 +172,17 @@ async fn on_whole_screen(
     let config = crate::setup::config(home)?;
     let (history, typed) = History::open(home);
     let variable = |name: &str| std::env::var(name).ok();
+    let chosen = config.terminal.theme.scheme().or_else(|| Scheme::detect(variable));
+    let asked = match chosen {
+        Some(_) => background::Answers::default(),
+        None => background::ask().context("The terminal cannot be asked for its background")?,
+    };
     let setup = Setup {
         host: args.host.clone(),
         mirror,
         client_id: me.clone(),
         history: typed,
-        scheme: config.terminal.theme.scheme(Scheme::detect(variable)),
+        scheme: chosen.or(asked.scheme).unwrap_or_default(),
         prices: config.prices,
         model: args.model,
         vim: config.terminal.vim,
@@ -193,6 +199,9 @@ async fn on_whole_screen(
         way: None,
         mouse: config.terminal.mouse,
     };
+    if !asked.typed.is_empty() {
+        full.app.insert(&asked.typed);
+    }
     full.run(None).await
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Screen {
     keys: File,
     output: Receiver<Vec<u8>>,
     pub(crate) emulator: vt100::Parser,
+    /// What the terminal answers when it is asked what it is.
+    pub(crate) answer: &'static str,
 }
 
 impl Screen {
@@ -74,6 +76,7 @@ impl Screen {
             keys,
             output,
             emulator: vt100::Parser::new(NonZero::new(24).unwrap(), NonZero::new(columns).unwrap(), 0),
+            answer: "\x1b[?62;22c",
         }
     }
 
@@ -92,7 +95,12 @@ impl Screen {
 
     fn process_within(&mut self, left: Duration, what: &str) {
         match self.output.recv_timeout(left) {
-            Ok(bytes) => self.emulator.process(&bytes),
+            Ok(bytes) => {
+                self.emulator.process(&bytes);
+                if bytes.ends_with(b"\x1b[c") {
+                    self.press(self.answer);
+                }
+            }
             Err(_) => panic!(
                 "never so: {what}; the screen was:\n{}",
                 self.emulator.screen().contents()

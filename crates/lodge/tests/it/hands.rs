@@ -272,3 +272,24 @@ fn a_command_of_the_persons_own_leaves_the_session_idle_and_a_stopped_host_its_h
     let _ = home.run(["serve", "--stop"]).ok();
     let _ = home.run(["check", "--fix"]).ok();
 }
+
+#[test]
+fn a_terminal_that_says_that_it_is_light_is_written_on_in_dark_letters() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 80);
+    // As somebody types meanwhile.
+    screen.answer = "say \x1b]11;rgb:ffff/ffff/ffff\x1b\\bright\x1b[?62;22c";
+    screen.until_shows("› say bright");
+    screen.press("\r");
+    screen.until("the answer", |shown| shown.matches("bright").count() > 1);
+    let shown = screen.emulator.screen();
+    let row = shown
+        .contents()
+        .lines()
+        .position(|line| line.contains("say bright"))
+        .unwrap();
+    let cell = shown.cell(u16::try_from(row).unwrap(), 4).unwrap();
+    assert_eq!(cell.bgcolor(), vt100::Color::Idx(254));
+    screen.leave();
+}
