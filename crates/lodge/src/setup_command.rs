@@ -152,8 +152,9 @@ fn secret(question: &str) -> Result<String> {
     hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
     hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
-    print!("{question}");
-    let typed = std::io::stdout().flush().and_then(|()| line(stdin.lock().bytes()));
+    let mut out = std::io::stdout();
+    let asked = write!(out, "{question}").and_then(|()| out.flush());
+    let typed = asked.and_then(|()| line(stdin.lock().bytes()));
     tcsetattr(&stdin, OptionalActions::Now, &before)?;
     print_line("");
     match typed? {
