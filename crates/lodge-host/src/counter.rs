@@ -6,6 +6,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use uuid::Uuid;
+
 use crate::{
     RegisterError,
     registers::{Register, Registers},
@@ -38,6 +40,17 @@ impl Counter {
             last,
             reserved: last,
             kept: Some((register, name)),
+        }
+    }
+
+    /// Numbers that no other host has handed out, and no earlier start of this one: they begin anywhere below 2^52, so that whoever
+    /// counts up to 2^53 can count on.
+    pub(crate) fn anywhere() -> Self {
+        let random = Uuid::new_v4().as_u128() as u64;
+        Self {
+            last: (random >> 12).max(1),
+            reserved: u64::MAX,
+            kept: None,
         }
     }
 
@@ -113,6 +126,15 @@ mod tests {
             }
         }
         assert!(highest < 5 * BLOCK, "{highest}");
+    }
+
+    #[test]
+    fn numbers_that_are_nobody_elses_begin_far_from_each_other_and_fit_into_a_double() {
+        let mut begins: Vec<u64> = (0..100).map(|_| Counter::anywhere().next()).collect();
+        begins.sort_unstable();
+        assert!(*begins.last().unwrap() < 1 << 53);
+        let near = begins.windows(2).filter(|pair| pair[1] - pair[0] < 1 << 20).count();
+        assert_eq!(near, 0, "{begins:?}");
     }
 
     #[test]

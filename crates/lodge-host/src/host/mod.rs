@@ -194,9 +194,13 @@ impl Host {
         &self.0.push
     }
 
-    /// Numbers above all that were handed out under a name before. One at a time may count under it.
+    /// Numbers above all that were handed out under a name before; where there are other hosts, numbers that are nobody else's. One
+    /// at a time may count under it.
     pub fn counter(&self, name: &'static str) -> Counter {
-        Counter::open(&self.0.registers, name)
+        match self.is_kept() {
+            true => Counter::anywhere(),
+            false => Counter::open(&self.0.registers, name),
+        }
     }
 
     /// The settings of the host as a whole.

@@ -3,6 +3,7 @@
 mod campaign;
 mod elsewhere;
 mod moving;
+mod stale;
 
 use std::{
     fs,

@@ -17,7 +17,7 @@ use crate::{
 const ROOT: &str = "ahp-root://";
 
 /// A host of a fleet, with a name of its own.
-fn start(cluster: &Cluster, name: &str) -> Host {
+pub(super) fn start(cluster: &Cluster, name: &str) -> Host {
     let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
     let variables = format!("export LODGE_FLEET='{servers}' LODGE_FLEET_SYSTEM='{system}' LODGE_FLEET_NAME='{name}'");
     Host::start_in(Home::new(), &variables)
