@@ -9,7 +9,7 @@ use lodge_log::{FileStore, LogError, Position, Store as _, is_rewind, without_re
 use ring::digest::{SHA256, digest};
 
 use crate::{
-    Fleet, FleetError, Host, Intent, Kind, ListFiles, Owner, Record, SessionFiles, Tip, Writer,
+    Fleet, FleetError, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
     files::{self, Recorded},
 };
 
@@ -17,6 +17,8 @@ use crate::{
 const JOINED: &str = "fleet.joined";
 /// In a session's directory: a copy that differed from the fleet's log.
 const ASIDE: &str = "events.differs.jsonl";
+/// How often a session that somebody uses meanwhile is tried to be exported.
+const EXPORT_TRIES: u32 = 5;
 /// The most that is brought into the fleet at once.
 const RUN: usize = 256 << 10;
 
@@ -65,14 +67,14 @@ impl Host {
         &self,
         session: &str,
         files: &Arc<FileStore>,
-        list: ListFiles,
+        moving: MovingFiles,
     ) -> Result<(Writer, SessionFiles), FleetError> {
         let writer = self.take(session, Intent::Create, Tip::START, |_| Ok(())).await?;
         let dir = in_home(files, session, |files, session| {
             mark_joined(files, session)?;
             files.dir(session)
         });
-        Ok((writer, SessionFiles::new(dir.await?, list, Recorded::new())))
+        Ok((writer, SessionFiles::new(dir.await?, moving, Recorded::new())))
     }
 
     /// Takes a session, and makes the copy of its log in this home, and the files beside it, what the fleet has.
@@ -84,7 +86,7 @@ impl Host {
         &self,
         session: &str,
         files: &Arc<FileStore>,
-        list: ListFiles,
+        moving: MovingFiles,
     ) -> Result<(Writer, SessionFiles), FleetError> {
         let copy = in_home(files, session, read).await?;
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
@@ -98,7 +100,7 @@ impl Host {
             Ok(())
         };
         let mut writer = self.take(session, intent, Tip::START, take_in).await?;
-        match self.bring_up_to_date(&mut writer, copy, history, files, list).await {
+        match self.bring_up_to_date(&mut writer, copy, history, files, moving).await {
             Ok(beside) => Ok((writer, beside)),
             Err(error) => {
                 self.release(writer).await?;
@@ -113,7 +115,7 @@ impl Host {
         copy: Copy,
         history: History,
         files: &Arc<FileStore>,
-        list: ListFiles,
+        moving: MovingFiles,
     ) -> Result<SessionFiles, FleetError> {
         let session = writer.log().session().to_owned();
         let diverged = |event: u64, reason: &str| FleetError::Diverged {
@@ -141,7 +143,7 @@ impl Host {
                     event,
                     "the copy of a session differs from the fleet's log; it is set aside as {ASIDE}"
                 );
-                in_home(files, &session, set_aside).await?;
+                in_home(files, &session, |files, session| files.set_aside(session, ASIDE)).await?;
                 0
             }
             Compared::Differs(event) => return Err(diverged(event, "it is another event")),
@@ -155,7 +157,7 @@ impl Host {
             mark_joined(files, session)?;
             files.dir(session)
         });
-        let mut beside = SessionFiles::new(dir.await?, list, recorded);
+        let mut beside = SessionFiles::new(dir.await?, moving, recorded);
         // Whoever had it last may have files that did not reach the fleet any more, and one that was never there has them all.
         let was_ours = owner.is_none_or(|owner| self.is_named(&owner.host));
         if is_behind || !was_ours {
@@ -166,29 +168,45 @@ impl Host {
 }
 
 impl Fleet {
-    /// Copies a session to a home outside of the fleet, as it is now, whoever uses it. Answers how many events it has.
+    /// Copies a session to a home outside of the fleet, as it is now, whoever uses it. Answers how many events it has. When it
+    /// fails, the home is as it was.
     ///
     /// # Errors
     /// [`LogError::Exists`] when the home has such a session.
-    pub async fn export(&self, session: &str, to: &Arc<FileStore>, list: ListFiles) -> Result<usize, FleetError> {
+    pub async fn export(&self, session: &str, to: &Arc<FileStore>, moving: MovingFiles) -> Result<usize, FleetError> {
         let log = self.log(session)?;
-        let mut history = History::default();
-        let mut reader = log.read(Tip::START).await?;
-        while let Some(record) = reader.next().await? {
-            history.take_in(&record);
+        let mut tries = 0;
+        loop {
+            let mut history = History::default();
+            let mut reader = log.read(Tip::START).await?;
+            while let Some(record) = reader.next().await? {
+                history.take_in(&record);
+            }
+            let mut made = in_home(to, session, |to, session| to.create(session)).await?;
+            let events = history.events;
+            let put = in_home(to, session, move |to, session| {
+                let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
+                let events = without_rewound(events);
+                made.append_all(&events)?;
+                made.sync()?;
+                Ok((events.len(), to.dir(session)?))
+            });
+            let put = async {
+                let (count, dir) = put.await?;
+                SessionFiles::new(dir, moving, history.files).restore(&log).await?;
+                Ok(count)
+            };
+            let error = match put.await {
+                Err(error) => error,
+                done => return done,
+            };
+            in_home(to, session, |to, session| to.delete(session)).await?;
+            tries += 1;
+            // Whoever uses the session may have replaced a file since its log was read.
+            if !matches!(error, FleetError::BadFile { .. }) || tries == EXPORT_TRIES {
+                return Err(error);
+            }
         }
-        let events = history.events;
-        let (count, dir) = in_home(to, session, move |to, session| {
-            let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
-            let events = without_rewound(events);
-            let mut log = to.create(session)?;
-            log.append_all(&events)?;
-            log.sync()?;
-            Ok((events.len(), to.dir(session)?))
-        })
-        .await?;
-        SessionFiles::new(dir, list, history.files).restore(&log).await?;
-        Ok(count)
     }
 }
 
@@ -279,18 +297,6 @@ fn read(files: &FileStore, session: &str) -> Result<Copy, LogError> {
             .map(|event| Ok(hash(event?.json())))
             .collect::<Result<_, LogError>>()?,
     })
-}
-
-/// Puts an empty log in the place of one that differs, which is kept beside it.
-fn set_aside(files: &FileStore, session: &str) -> Result<(), LogError> {
-    let dir = files.dir(session)?;
-    let failed = |op, path: PathBuf| move |source| LogError::Io { op, path, source };
-    let log = dir.join("events.jsonl");
-    let kept = std::fs::read(&log).map_err(failed("read", log))?;
-    files.delete(session)?;
-    drop(files.create(session)?);
-    let aside = dir.join(ASIDE);
-    lodge_files::replace(&aside, &kept).map_err(failed("write", aside))
 }
 
 fn write(files: &FileStore, session: &str, events: &[Bytes]) -> Result<(), LogError> {

@@ -2,28 +2,24 @@
 //! hash, and messages of the log say which file has which. They are fenced like all others, so a host that takes the session over has
 //! the files as its last owner recorded them, and an earlier owner changes none of them any more.
 
+mod disk;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::{Component, Path, PathBuf},
+    io,
+    path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
-use bytes::Bytes;
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::{FleetError, FleetLog, Writer, bodies, record::hex};
-
-/// The files of a session's directory that belong to the session wherever it is, by their way from there, with `/` between names.
-pub type ListFiles = fn(&Path) -> BTreeMap<String, PathBuf>;
+pub use self::disk::MovingFiles;
+use self::disk::{Difference, Look, Read, differences, hash, looks, missing, read};
+use crate::{FleetError, FleetLog, Writer, bodies};
 
 /// So much is stored at once, together with the events that come next. The rest is stored beside them.
 const AT_ONCE: u64 = 512 << 10;
-/// The longest file that is stored. Longer ones stay where they are.
-const LONGEST: u64 = 64 << 20;
 
 /// What became of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,33 +44,13 @@ pub(crate) fn apply(recorded: &mut Recorded, changes: &[FileChange]) {
     }
 }
 
-/// How a file looks without being read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
-    size: u64,
-    modified: Option<SystemTime>,
-}
-
 /// Files whose contents are stored, and what they looked like.
 type Stored = Vec<(FileChange, Look)>;
-
-/// A file that was read.
-struct Read {
-    path: String,
-    look: Look,
-    bytes: Bytes,
-}
-
-/// What is different from what was looked at last.
-struct Difference {
-    changed: Vec<(String, PathBuf, Look)>,
-    gone: Vec<String>,
-}
 
 /// Keeps the files of one session in the fleet what they are in its directory.
 pub struct SessionFiles {
     dir: PathBuf,
-    listed: ListFiles,
+    moving: MovingFiles,
     recorded: Recorded,
     looked: Arc<BTreeMap<String, Look>>,
     /// How many bodies this owner has stored.
@@ -91,15 +67,12 @@ impl std::fmt::Debug for SessionFiles {
 
 impl SessionFiles {
     /// Of a session whose log speaks of these files. Nothing in its directory was looked at yet.
-    pub(crate) fn new(dir: PathBuf, listed: ListFiles, recorded: Recorded) -> Self {
-        let unseen = Look {
-            size: u64::MAX,
-            modified: None,
-        };
-        let looked = recorded.keys().map(|path| (path.clone(), unseen.clone()));
+    pub(crate) fn new(dir: PathBuf, moving: MovingFiles, recorded: Recorded) -> Self {
+        let looked = recorded.keys().filter(|path| moving.takes(path));
+        let looked = looked.map(|path| (path.clone(), Look::UNSEEN));
         Self {
             dir,
-            listed,
+            moving,
             looked: Arc::new(looked.collect()),
             recorded,
             stored: 0,
@@ -109,28 +82,20 @@ impl SessionFiles {
 
     /// Makes the session's directory what the log says.
     pub(crate) async fn restore(&mut self, log: &FleetLog) -> Result<(), FleetError> {
-        let (dir, listed, recorded) = (self.dir.clone(), self.listed, self.recorded.clone());
-        let missing = in_directory(&self.dir, move || missing(&dir, listed, &recorded)).await?;
+        let (dir, moving, recorded) = (self.dir.clone(), self.moving, self.recorded.clone());
+        let missing = in_directory(&self.dir, move || missing(&dir, moving, &recorded)).await?;
         for path in missing {
-            let bad = |reason: String| FleetError::BadFile {
+            let bytes = bodies::get(log, &self.recorded[&path]).await?;
+            let bytes = bytes.map_err(|reason| FleetError::BadFile {
                 session: log.session().to_owned(),
                 path: path.clone(),
                 reason,
-            };
-            if !is_inside(&path) {
-                return Err(bad("it does not lead into the session's directory".into()));
-            }
-            let bytes = bodies::get(log, &self.recorded[&path]).await?.map_err(&bad)?;
-            let to = self.dir.join(&path);
-            in_directory(&self.dir, move || {
-                let parent = to.parent().unwrap_or(Path::new("."));
-                fs::create_dir_all(parent)?;
-                lodge_files::replace(&to, &bytes)
-            })
-            .await?;
+            })?;
+            let dir = self.dir.clone();
+            in_directory(&self.dir, move || disk::write(&dir, &path, &bytes)).await?;
         }
-        let (dir, listed) = (self.dir.clone(), self.listed);
-        self.looked = Arc::new(in_directory(&self.dir, move || Ok(looks(&listed(&dir)))).await?);
+        let dir = self.dir.clone();
+        self.looked = Arc::new(in_directory(&self.dir, move || Ok(looks(&(moving.list)(&dir)))).await?);
         Ok(())
     }
 
@@ -140,8 +105,12 @@ impl SessionFiles {
     /// As [`Writer::append`].
     pub async fn sync(&mut self, writer: &mut Writer, all: bool) -> Result<(), FleetError> {
         let mut changes = self.take_stored(all).await?;
-        let (dir, listed, looked) = (self.dir.clone(), self.listed, self.looked.clone());
-        let found = in_directory(&self.dir, move || Ok(differences(&listed(&dir), &looked))).await?;
+        // They need not be stored once more, unless they changed since.
+        for (change, look) in &changes {
+            Arc::make_mut(&mut self.looked).insert(change.path.clone(), look.clone());
+        }
+        let (dir, moving, looked) = (self.dir.clone(), self.moving, self.looked.clone());
+        let found = in_directory(&self.dir, move || Ok(differences(&(moving.list)(&dir), &looked))).await?;
         let Difference { mut changed, gone } = found;
         changed.sort_by_key(|(_, _, look)| look.size);
         let mut room = if all { u64::MAX } else { AT_ONCE };
@@ -158,14 +127,8 @@ impl SessionFiles {
         }
         for path in gone {
             Arc::make_mut(&mut self.looked).remove(&path);
-            if self.recorded.contains_key(&path) {
-                changes.push((
-                    FileChange { path, body: None },
-                    Look {
-                        size: 0,
-                        modified: None,
-                    },
-                ));
+            if self.recorded.contains_key(&path) || changes.iter().any(|(change, _)| change.path == path) {
+                changes.push((FileChange { path, body: None }, Look::UNSEEN));
             }
         }
         self.record(writer, changes).await?;
@@ -245,18 +208,21 @@ impl SessionFiles {
         if changes.is_empty() {
             return Ok(());
         }
-        let before: BTreeSet<String> = self.recorded.values().cloned().collect();
         let (changes, looks): (Vec<FileChange>, Vec<Look>) = changes.into_iter().unzip();
         writer.record_files(&changes).await?;
+        let stored = changes.iter().filter_map(|change| change.body.clone());
+        let mut unneeded: BTreeSet<String> = self.recorded.values().cloned().chain(stored).collect();
         apply(&mut self.recorded, &changes);
         let looked = Arc::make_mut(&mut self.looked);
         for (change, look) in changes.into_iter().zip(looks) {
-            if change.body.is_some() {
-                looked.insert(change.path, look);
+            match change.body {
+                Some(_) => drop(looked.insert(change.path, look)),
+                None => drop(looked.remove(&change.path)),
             }
         }
-        let needed: BTreeSet<&String> = self.recorded.values().collect();
-        let unneeded: Vec<String> = before.iter().filter(|body| !needed.contains(body)).cloned().collect();
+        for needed in self.recorded.values() {
+            unneeded.remove(needed);
+        }
         if !unneeded.is_empty() {
             let log = writer.log().clone();
             tokio::spawn(async move {
@@ -268,79 +234,6 @@ impl SessionFiles {
         }
         Ok(())
     }
-}
-
-/// The files that are missing or different in a directory. Files that the log does not speak of are removed.
-fn missing(dir: &Path, listed: ListFiles, recorded: &Recorded) -> io::Result<Vec<String>> {
-    let here = listed(dir);
-    for (path, file) in &here {
-        if !recorded.contains_key(path) {
-            fs::remove_file(file)?;
-        }
-    }
-    let is_same = |path: &String, body: &str| {
-        let bytes = here.get(path).and_then(|file| fs::read(file).ok());
-        bytes.is_some_and(|bytes| bodies::hash_in(body) == Some(hash(&bytes).as_str()))
-    };
-    let missing = recorded.iter().filter(|(path, body)| !is_same(path, body));
-    Ok(missing.map(|(path, _)| path.clone()).collect())
-}
-
-fn looks(files: &BTreeMap<String, PathBuf>) -> BTreeMap<String, Look> {
-    let looks = files
-        .iter()
-        .filter_map(|(path, file)| Some((path.clone(), look(file)?)));
-    looks.collect()
-}
-
-fn look(file: &Path) -> Option<Look> {
-    let about = fs::metadata(file).ok()?;
-    Some(Look {
-        size: about.len(),
-        modified: about.modified().ok(),
-    })
-}
-
-fn differences(files: &BTreeMap<String, PathBuf>, looked: &BTreeMap<String, Look>) -> Difference {
-    let mut changed = Vec::new();
-    for (path, file) in files {
-        let Some(look) = look(file).filter(|look| look.size <= LONGEST) else {
-            continue;
-        };
-        if looked.get(path) != Some(&look) {
-            changed.push((path.clone(), file.clone(), look));
-        }
-    }
-    let gone = looked
-        .keys()
-        .filter(|path| !files.contains_key(*path))
-        .cloned()
-        .collect();
-    Difference { changed, gone }
-}
-
-/// Reads a file that looks like this. Nothing when it is being written: then it is read the next time.
-fn read(path: String, from: &Path, look: Look) -> Option<Read> {
-    let bytes = fs::read(from).ok()?;
-    // A database has a journal as long as something is written to it.
-    let mut journal = from.as_os_str().to_owned();
-    journal.push("-journal");
-    let is_whole = self::look(from)? == look && !Path::new(&journal).exists();
-    is_whole.then(|| Read {
-        path,
-        look,
-        bytes: bytes.into(),
-    })
-}
-
-fn hash(bytes: &[u8]) -> String {
-    hex(digest(&SHA256, bytes).as_ref())
-}
-
-/// Whether a way leads into the directory that it is taken from.
-fn is_inside(path: &str) -> bool {
-    let mut parts = Path::new(path).components();
-    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Does something with files where nobody waits for them.

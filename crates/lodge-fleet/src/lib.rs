@@ -40,7 +40,7 @@ mod writer;
 pub use access::Access;
 pub use checks::{ServerInfo, SyncCheck};
 pub use error::FleetError;
-pub use files::{FileChange, ListFiles, SessionFiles};
+pub use files::{FileChange, MovingFiles, SessionFiles};
 pub use fleet::{Fleet, Options};
 pub use health::StreamHealth;
 pub use host::{Announcement, Host, HostInfo, LEASE, Lease};

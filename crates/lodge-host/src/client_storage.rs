@@ -24,18 +24,12 @@ const CHANGES: &str = "changes";
 /// Deeper folders are not followed.
 pub const STORED_DEPTH: usize = 16;
 
-/// Every file in a session's directory that is worth keeping elsewhere, by its way from there, with `/` between names.
+/// Every file in a session's directory that is worth keeping elsewhere, by its way from there, with `/` between names. Links are
+/// left out: what they lead to is not the session's.
 pub fn stored_files(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
-    for name in STORED_FILES {
-        let path = dir.join(name);
-        if path.is_file() {
-            found.insert(name.to_owned(), path);
-        }
-    }
-    for name in STORED_FOLDERS {
-        look(&dir.join(name), name, STORED_DEPTH, &mut found);
-    }
+    add_files(dir, &STORED_FILES, &mut found);
+    add_folders(dir, &STORED_FOLDERS, &mut found);
     found
 }
 
@@ -44,14 +38,35 @@ pub fn stored_files(dir: &Path) -> BTreeMap<String, PathBuf> {
 pub fn moving_files(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = stored_files(dir);
     found.remove(LOG_FILE);
-    for name in MOVING_FILES {
+    add_files(dir, &MOVING_FILES, &mut found);
+    add_folders(dir, &[CHANGES], &mut found);
+    found
+}
+
+/// Whether a file of this way would go with its session.
+pub fn is_moving_file(way: &str) -> bool {
+    match way.split_once('/') {
+        Some((folder, _)) => folder == CHANGES || STORED_FOLDERS.contains(&folder),
+        None => way != LOG_FILE && (STORED_FILES.contains(&way) || MOVING_FILES.contains(&way)),
+    }
+}
+
+fn add_files(dir: &Path, names: &[&str], found: &mut BTreeMap<String, PathBuf>) {
+    for name in names {
         let path = dir.join(name);
-        if path.is_file() {
-            found.insert(name.to_owned(), path);
+        if fs::symlink_metadata(&path).is_ok_and(|about| about.is_file()) {
+            found.insert((*name).to_owned(), path);
         }
     }
-    look(&dir.join(CHANGES), CHANGES, STORED_DEPTH, &mut found);
-    found
+}
+
+fn add_folders(dir: &Path, names: &[&str], found: &mut BTreeMap<String, PathBuf>) {
+    for name in names {
+        let path = dir.join(name);
+        if fs::symlink_metadata(&path).is_ok_and(|about| about.is_dir()) {
+            look(&path, name, STORED_DEPTH, found);
+        }
+    }
 }
 
 fn look(dir: &Path, way: &str, depth: usize, found: &mut BTreeMap<String, PathBuf>) {
@@ -118,5 +133,34 @@ impl Host {
             fs::write(path, text).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_links_lead_to_is_not_the_sessions() {
+        use std::os::unix::fs::symlink;
+
+        let (session, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(elsewhere.path().join("theirs"), "x").unwrap();
+        symlink(elsewhere.path(), session.path().join("files")).unwrap();
+        symlink(elsewhere.path().join("theirs"), session.path().join("plan.md")).unwrap();
+        fs::create_dir(session.path().join("temp")).unwrap();
+        symlink(elsewhere.path(), session.path().join("temp/link")).unwrap();
+        for name in ["temp/ours", LOG_FILE, "session.db", "events.idx"] {
+            fs::write(session.path().join(name), "x").unwrap();
+        }
+        let moving: Vec<String> = moving_files(session.path()).into_keys().collect();
+        assert_eq!(moving, ["session.db", "temp/ours"]);
+        let stored: Vec<String> = stored_files(session.path()).into_keys().collect();
+        assert_eq!(stored, [LOG_FILE, "temp/ours"]);
+        assert!(moving.iter().all(|way| is_moving_file(way)));
+        for other in [LOG_FILE, "events.idx", "fleet.joined", "elsewhere/x", "plan.md/x"] {
+            assert!(!is_moving_file(other), "{other}");
+        }
     }
 }

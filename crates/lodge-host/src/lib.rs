@@ -63,7 +63,9 @@ pub use awaited::{AwaitedTurn, AwaitedTurns, ToStop, TurnEnding};
 pub use changed_files::{ChangedFile, FileSide, FileVersion, count_files, describe_restored};
 pub use changes::{Span, WorkTree};
 pub use choices::{APPROVALS, MODES};
-pub use client_storage::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, moving_files, stored_files};
+pub use client_storage::{
+    LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files,
+};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};

@@ -10,7 +10,7 @@ use crate::damage::{Damage, Report};
 use crate::disk::{DiskFile, Mode, put, read_full, read_whole, retry};
 use crate::error::LogError;
 use crate::file_log::{Alone, FileLog, LOG_FILE, Observer, Shared};
-use crate::index::{Index, Saved};
+use crate::index::{INDEX_FILE, Index, Saved};
 use crate::labels::Labels;
 use crate::names::{ID_FILE, dir_name, escaped, is_plain, needs_id_file};
 use crate::reader::{Backwards, Forwards};
@@ -59,6 +59,25 @@ impl FileStore {
     /// Goes through a whole log and repairs it if it must be, whatever its side file says.
     pub fn fix(&self, id: &str) -> Result<Opened, LogError> {
         self.open_with(id, false)
+    }
+
+    /// Gives a log that will not do another name in its directory, and puts an empty one in its place. All else that belongs to the
+    /// session stays.
+    pub fn set_aside(&self, id: &str, name: &str) -> Result<(), LogError> {
+        self.writable()?;
+        let dir = self.resolve(id)?;
+        let path = dir.join(LOG_FILE);
+        self.shared.syncer.wait_for_pending(&path);
+        let disk = &*self.shared.disk;
+        retry(|| disk.rename(&path, &dir.join(name))).map_err(LogError::io("set aside", &path))?;
+        let index = dir.join(INDEX_FILE);
+        match retry(|| disk.remove_file(&index)) {
+            Err(error) if missing(&error) => {}
+            removed => removed.map_err(LogError::io("remove", &index))?,
+        }
+        drop(self.create(id)?);
+        self.shared.notify(|observer| observer.rewritten(id));
+        Ok(())
     }
 
     /// Removes what an interrupted deletion left behind.

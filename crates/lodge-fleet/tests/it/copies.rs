@@ -7,7 +7,7 @@ use lodge_fleet::{Fleet, FleetError};
 use lodge_log::{FileStore, Home, HomeOptions, Position, Store as _};
 use testkit::nats::{Cluster, Settings};
 
-use crate::kit::{self, create, host, listed, open};
+use crate::kit::{self, MOVING, create, host, open};
 
 /// A home of its own, with a store.
 pub(crate) struct Place {
@@ -91,7 +91,7 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
     writer.append(&[events[0].json().clone()]).await.unwrap();
     host.release(writer).await.unwrap();
     let (mut writer, _) = host
-        .open_with_copy("s", here.files(), listed)
+        .open_with_copy("s", here.files(), MOVING)
         .await
         .expect("the rest is brought");
     assert_eq!(writer.tip().events(), 3);
@@ -100,26 +100,26 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
     let more = chain(Some(events[2].id()), &["4"]);
     writer.append(&[more[0].json().clone()]).await.unwrap();
     let (mut writer, _) = host
-        .open_with_copy("s", there.files(), listed)
+        .open_with_copy("s", there.files(), MOVING)
         .await
         .expect("all is fetched");
     assert_eq!(there.read("s"), ["1", "2", "3", "4"]);
     let more = chain(Some(more[0].id()), &["5", "6"]);
     let lines: Vec<_> = more.iter().map(|event| event.json().clone()).collect();
     writer.append(&lines).await.unwrap();
-    host.open_with_copy("s", here.files(), listed)
+    host.open_with_copy("s", here.files(), MOVING)
         .await
         .expect("the end is fetched");
     assert_eq!(here.read("s"), ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(fs::read(here.log_file("s")).unwrap()[..], {
-        host.open_with_copy("s", there.files(), listed).await.unwrap();
+        host.open_with_copy("s", there.files(), MOVING).await.unwrap();
         fs::read(there.log_file("s")).unwrap()
     });
 
     // One that has more than the fleet is refused, and left as it is.
     here.write("s", &["never acknowledged"]);
     let refused = host
-        .open_with_copy("s", here.files(), listed)
+        .open_with_copy("s", here.files(), MOVING)
         .await
         .expect_err("the fleet does not have it");
     assert!(matches!(refused, FleetError::Diverged { event: 6, .. }), "{refused}");
@@ -127,6 +127,8 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
 
     // One that a failing disk has changed is set aside, and the fleet's log takes its place.
     let log = fs::read_to_string(there.log_file("s")).unwrap();
+    let beside = there.log_file("s").with_file_name("events.note");
+    fs::write(&beside, "this machine's alone").unwrap();
     for damaged in [
         log.replacen("\"message\":\"3\"", "\"message\":\"x\"", 1),
         log.replacen("\"message\":\"2\"", "\"message\":\"2", 1),
@@ -134,13 +136,14 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
     ] {
         fs::write(there.log_file("s"), &damaged).unwrap();
         let (writer, _) = host
-            .open_with_copy("s", there.files(), listed)
+            .open_with_copy("s", there.files(), MOVING)
             .await
             .expect("it is mended");
         assert_eq!(there.read("s"), ["1", "2", "3", "4", "5", "6"]);
         assert_eq!(fs::read_to_string(there.log_file("s")).unwrap(), log);
         host.release(writer).await.unwrap();
     }
+    assert_eq!(fs::read_to_string(&beside).unwrap(), "this machine's alone");
     let aside = fs::read_to_string(there.log_file("s").with_file_name("events.differs.jsonl")).unwrap();
     assert!(aside.contains("\"message\":\"1\""), "{aside}");
 
@@ -148,7 +151,7 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
     let writer = open(&host, "s").await.unwrap();
     writer.delete().await.unwrap();
     let refused = host
-        .open_with_copy("s", there.files(), listed)
+        .open_with_copy("s", there.files(), MOVING)
         .await
         .expect_err("it was deleted");
     assert!(matches!(refused, FleetError::Deleted { .. }), "{refused}");

@@ -2,12 +2,13 @@
 
 use std::{fs, path::PathBuf};
 
+use futures_util::StreamExt as _;
 use lodge_fleet::{Fleet, FleetError, Options, SessionFiles, Writer};
 use testkit::nats::{Cluster, Settings};
 
 use crate::{
     copies::Place,
-    kit::{self, host, listed},
+    kit::{self, MOVING, host, listed},
 };
 
 async fn fleet() -> Option<(Cluster, Fleet)> {
@@ -39,7 +40,7 @@ fn get(place: &Place, path: &str) -> Option<Vec<u8>> {
 }
 
 async fn take(host: &lodge_fleet::Host, place: &Place) -> (Writer, SessionFiles) {
-    let taken = host.open_with_copy("s", place.files(), listed).await;
+    let taken = host.open_with_copy("s", place.files(), MOVING).await;
     taken.unwrap_or_else(|error| panic!("the session cannot be taken: {error}"))
 }
 
@@ -120,13 +121,88 @@ async fn a_session_is_exported_to_a_plain_home_while_it_is_in_use() {
     put(&here, "plan.md", b"a plan");
     let (mut writer, mut files) = take(&one, &here).await;
     files.sync(&mut writer, true).await.unwrap();
-    assert_eq!(fleet.export("s", plain.files(), listed).await.unwrap(), 2);
+    assert_eq!(fleet.export("s", plain.files(), MOVING).await.unwrap(), 2);
     assert_eq!(plain.read("s"), ["1", "2"]);
     assert_eq!(get(&plain, "plan.md").unwrap(), b"a plan");
-    let refused = fleet.export("s", plain.files(), listed).await.expect_err("it is there");
+    let refused = fleet.export("s", plain.files(), MOVING).await.expect_err("it is there");
     assert!(
         matches!(refused, FleetError::Copy(lodge_log::LogError::Exists { .. })),
         "{refused}"
     );
     one.release(writer).await.expect("it was never asked for");
+}
+
+/// A file that takes no room, and that is too long to be stored.
+fn put_huge(place: &Place, path: &str) {
+    put(place, path, b"");
+    let file = fs::File::options().write(true).open(dir(place).join(path)).unwrap();
+    file.set_len((64 << 20) + 1).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_files_are_stored_once_and_those_that_are_too_long_stay_where_they_are() {
+    let Some((cluster, fleet)) = fleet().await else { return };
+    let control = async_nats::ConnectOptions::with_user_and_password("lodge".into(), "lodge".into());
+    let control = control.connect(cluster.urls()).await.unwrap();
+    let mut bodies = control.subscribe("lodge.body.>").await.unwrap();
+    control.flush().await.unwrap();
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let (here, there) = (Place::new(), Place::new());
+    here.write("s", &["1"]);
+    put(&here, "files/large", &vec![b'x'; 1_500_000]);
+    put_huge(&here, "files/huge");
+    put(&here, "files/grown", b"small");
+    let (mut writer, mut files) = take(&one, &here).await;
+    files.sync(&mut writer, false).await.unwrap();
+    files.sync(&mut writer, true).await.unwrap();
+    put_huge(&here, "files/grown");
+    files.sync(&mut writer, true).await.unwrap();
+
+    // The small one, and the parts of the large one.
+    let mut stored = Vec::new();
+    for _ in 0..4 {
+        stored.push(bodies.next().await.unwrap().payload.len());
+    }
+    stored.sort_unstable();
+    assert_eq!(stored[0], "small".len());
+    assert_eq!(stored[1..].iter().sum::<usize>(), 1_500_000);
+    control.publish("lodge.body.end", "".into()).await.unwrap();
+    assert_eq!(bodies.next().await.unwrap().subject.as_str(), "lodge.body.end");
+
+    // What is too long is nowhere else, and still there when the session comes back.
+    one.release(writer).await.unwrap();
+    let (mut writer, mut files) = take(&two, &there).await;
+    assert_eq!(listed(&dir(&there)).into_keys().collect::<Vec<_>>(), ["files/large"]);
+    put(&there, "plan.md", b"of two");
+    files.sync(&mut writer, true).await.unwrap();
+    two.release(writer).await.unwrap();
+    take(&one, &here).await;
+    assert_eq!(get(&here, "plan.md").unwrap(), b"of two");
+    for path in ["files/huge", "files/grown"] {
+        let about = fs::metadata(dir(&here).join(path)).expect("it stays");
+        assert_eq!(about.len(), (64 << 20) + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_come_follow_no_link_and_replace_what_is_in_their_way() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let (here, there) = (Place::new(), Place::new());
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(elsewhere.path().join("theirs"), "theirs").unwrap();
+    here.write("s", &["1"]);
+    put(&here, "files/theirs", b"ours");
+    put(&here, "plan.md", b"a plan");
+    let (mut writer, mut files) = take(&one, &here).await;
+    files.sync(&mut writer, true).await.unwrap();
+    one.release(writer).await.unwrap();
+
+    there.write("s", &[]);
+    std::os::unix::fs::symlink(elsewhere.path(), dir(&there).join("files")).unwrap();
+    put(&there, "plan.md/old", b"old");
+    take(&two, &there).await;
+    assert_eq!(get(&there, "files/theirs").unwrap(), b"ours");
+    assert_eq!(get(&there, "plan.md").unwrap(), b"a plan");
+    assert_eq!(fs::read_to_string(elsewhere.path().join("theirs")).unwrap(), "theirs");
 }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use lodge_fleet::{Access, Announcement, Fleet, FleetError, Host, Intent, Options, SyncCheck, Tip, Writer};
+use lodge_fleet::{
+    Access, Announcement, Fleet, FleetError, Host, Intent, MovingFiles, Options, SyncCheck, Tip, Writer,
+};
 use testkit::nats::Cluster;
 
 /// Settings for a cluster of the tests: few shards, because each is a group of servers of its own.
@@ -49,21 +51,27 @@ pub(crate) async fn open(host: &Host, session: &str) -> Result<Writer, FleetErro
 }
 
 /// What moves with a session in these tests: all but its log.
+pub(crate) const MOVING: MovingFiles = MovingFiles { list: listed, belongs };
+
 pub(crate) fn listed(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
             let way = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
-            match path.is_dir() {
-                true => folders.push(path),
-                false if way.starts_with("events.") || way == "fleet.joined" => {}
-                false => drop(found.insert(way, path)),
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && belongs(&way) {
+                found.insert(way, path);
             }
         }
     }
     found
+}
+
+fn belongs(way: &str) -> bool {
+    !way.starts_with("events.") && way != "fleet.joined"
 }
 
 /// An event as the log sees one.

@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Result, bail, ensure};
 use clap::Subcommand;
 use lodge_fleet::{Entry, Fleet, FleetError, HostInfo, Listed, Owner, Reply, Request};
-use lodge_host::{Described, Home, moving_files};
+use lodge_host::{Described, Home};
 use lodge_log::{HomeOptions, LogError};
 
-use super::FleetArgs;
+use super::{FleetArgs, MOVING};
 use crate::{listing::count, serve::print_line, view::plain};
 
 /// How often a host that is being drained is asked how far it is.
@@ -127,7 +127,7 @@ async fn export(fleet: &Fleet, home: &Path, ids: &[String]) -> Result<ExitCode> 
     };
     let (mut exported, mut failed) = (0, 0);
     for session in all {
-        match fleet.export(&session, home.sessions(), moving_files).await {
+        match fleet.export(&session, home.sessions(), MOVING).await {
             Ok(events) => {
                 exported += 1;
                 print_line(&format!("{}: {}", plain(&session), count(events, "event")));

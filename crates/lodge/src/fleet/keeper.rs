@@ -12,12 +12,12 @@ use std::{
 use anyhow::Result;
 use futures_util::future::BoxFuture;
 use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, SessionFiles, Tip, Writer};
-use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire, moving_files};
+use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
-use super::{counters::Counters, writer::SessionWriter};
+use super::{MOVING, counters::Counters, writer::SessionWriter};
 
 /// How long somebody who wants a session of another host waits for that host's lease to run out.
 const OWNER_MAY_BE_DEAD: Duration = Duration::from_secs(LEASE.as_secs() + 2);
@@ -208,7 +208,7 @@ impl Keeper for FleetKeeper {
     fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
-            let created = self.host.create_with_copy(id, files, moving_files).await;
+            let created = self.host.create_with_copy(id, files, MOVING).await;
             let taken = created.map_err(told)?;
             self.list(id, taken.0.owner().epoch).await.map_err(told)?;
             Ok(self.remote(taken))
@@ -223,7 +223,7 @@ impl Keeper for FleetKeeper {
             }
             let began = Instant::now();
             loop {
-                match self.host.open_with_copy(id, files, moving_files).await {
+                match self.host.open_with_copy(id, files, MOVING).await {
                     Ok(taken) => return Ok(self.remote(taken)),
                     Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
                     Err(error) => return Err(told(error)),

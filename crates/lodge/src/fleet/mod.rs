@@ -11,12 +11,18 @@ mod writer;
 use std::path::PathBuf;
 
 use clap::Args;
-use lodge_fleet::{Access, Options, SyncCheck};
+use lodge_fleet::{Access, MovingFiles, Options, SyncCheck};
 
 pub(crate) use self::{
     commands::{FleetCommand, run},
     doctor::doctor,
     member::Member,
+};
+
+/// What of a session's directory moves with the session.
+const MOVING: MovingFiles = MovingFiles {
+    list: lodge_host::moving_files,
+    belongs: lodge_host::is_moving_file,
 };
 
 /// How a fleet is reached.
