@@ -37,7 +37,10 @@ pub(crate) fn hash_in(name: &str) -> Option<&str> {
 /// Removes a body that nothing speaks of any more.
 pub(crate) async fn remove(log: &FleetLog, name: &str) -> Result<(), FleetError> {
     let subjects = format!("{}.{name}.*", log.place().bodies);
-    let purged = log.jetstream().purge(&log.place().stream, &subjects, 0, PATIENCE).await;
+    let purged = log
+        .jetstream()
+        .purge(&log.place().stream, &subjects, None, PATIENCE)
+        .await;
     purged.map_err(|failure| failure.into_error("remove a body", PATIENCE))
 }
 
@@ -94,6 +97,9 @@ pub(crate) async fn get(log: &FleetLog, name: &str) -> Result<Result<Bytes, Stri
         let Some(part) = part else {
             return Ok(Err(format!("part {number} of its body is missing")));
         };
+        if body.len() + part.payload.len() > MOST {
+            return Ok(Err(format!("its body is longer than {MOST} bytes")));
+        }
         body.extend_from_slice(&part.payload);
     }
     if hex(digest(&SHA256, &body).as_ref()) != hash {

@@ -163,7 +163,7 @@ impl Host {
     pub async fn leave(&self) -> Result<(), FleetError> {
         self.renewing.abort();
         self.lease.until.store(0, Ordering::Release);
-        let purged = self.fleet.jetstream().purge(HOSTS, &key(&self.id), 0, LEASE).await;
+        let purged = self.fleet.jetstream().purge(HOSTS, &key(&self.id), None, LEASE).await;
         purged.map_err(|failure| failure.into_error("give a lease back", LEASE))
     }
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, HeaderMap, Request, RequestErrorKind, StatusCode};
+use async_nats::{Client, HeaderMap, Request, RequestErrorKind, StatusCode, Subscriber};
 use base64::Engine as _;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::FleetError;
 
@@ -143,6 +143,16 @@ impl JetStream {
         &self.client
     }
 
+    /// What is said on a subject from now on.
+    pub(crate) async fn subscribe(&self, subject: String) -> Result<Subscriber, Failure> {
+        let subscribing = async {
+            let subscriber = self.client.subscribe(subject).await.map_err(Failure::unknown)?;
+            self.client.flush().await.map_err(Failure::unknown)?;
+            Ok(subscriber)
+        };
+        timeout(REQUEST, subscribing).await.map_err(Failure::unknown)?
+    }
+
     async fn request<T: DeserializeOwned>(
         &self,
         subject: String,
@@ -155,8 +165,9 @@ impl JetStream {
             timeout: Some(Some(REQUEST)),
             inbox: None,
         };
-        let answer = self.client.send_request(subject, request).await;
-        let answer = answer.map_err(|error| match error.kind() {
+        // While there is no connection, a request may wait for room in the queue of those that wait for one.
+        let answer = timeout(2 * REQUEST, self.client.send_request(subject, request)).await;
+        let answer = answer.map_err(Failure::unknown)?.map_err(|error| match error.kind() {
             // Without these the message has not left this program.
             RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => Failure::Refused {
                 code: 0,
@@ -250,14 +261,17 @@ impl JetStream {
 
     async fn collect(&self, stream: &str, body: &Value) -> Result<Vec<Stored>, Failure> {
         let inbox = self.client.new_inbox();
-        let mut answers = self.client.subscribe(inbox.clone()).await.map_err(Failure::unknown)?;
-        let asked =
-            self.client
-                .publish_with_reply(format!("$JS.API.DIRECT.GET.{stream}"), inbox, body.to_string().into());
-        asked.await.map_err(Failure::unknown)?;
+        let asking = async {
+            let answers = self.client.subscribe(inbox.clone()).await.map_err(Failure::unknown)?;
+            let subject = format!("$JS.API.DIRECT.GET.{stream}");
+            let asked = self.client.publish_with_reply(subject, inbox, body.to_string().into());
+            asked.await.map_err(Failure::unknown)?;
+            Ok(answers)
+        };
+        let mut answers = timeout(REQUEST, asking).await.map_err(Failure::unknown)??;
         let mut found = Vec::new();
         loop {
-            let answer = tokio::time::timeout(REQUEST, answers.next()).await;
+            let answer = timeout(REQUEST, answers.next()).await;
             let Some(answer) = answer.map_err(Failure::unknown)? else {
                 return Err(Failure::Unknown("the connection was closed".into()));
             };
@@ -274,17 +288,17 @@ impl JetStream {
         }
     }
 
-    /// Removes all messages of the subjects but the last `keep` of each.
+    /// Removes all messages of the subjects, or those before a sequence.
     pub(crate) async fn purge(
         &self,
         stream: &str,
         subjects: &str,
-        keep: u64,
+        before: Option<u64>,
         patience: Duration,
     ) -> Result<(), Failure> {
         let mut body = json!({ "filter": subjects });
-        if keep > 0 {
-            body["keep"] = keep.into();
+        if let Some(before) = before {
+            body["seq"] = before.into();
         }
         let _: Value = self.persist(&format!("STREAM.PURGE.{stream}"), &body, patience).await?;
         Ok(())

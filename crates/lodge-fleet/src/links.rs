@@ -52,7 +52,7 @@ impl Fleet {
     ) -> Result<Option<tokio::io::DuplexStream>, FleetError> {
         let link = Uuid::new_v4().to_string();
         let client = self.jetstream().client().clone();
-        let incoming = listen(&client, down(&link)).await?;
+        let incoming = listen(self, down(&link)).await?;
         let outgoing = up(&link);
         let request = Request::Link {
             serves: serves.to_owned(),
@@ -81,7 +81,7 @@ impl Fleet {
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
         let client = self.jetstream().client().clone();
-        let incoming = listen(&client, up(link)).await?;
+        let incoming = listen(self, up(link)).await?;
         Ok(carry(stream, client, incoming, down(link)))
     }
 }
@@ -94,16 +94,13 @@ fn down(link: &str) -> String {
     format!("lodge.link.{}.down", names::word(link))
 }
 
-async fn listen(client: &Client, subject: String) -> Result<Subscriber, FleetError> {
-    let failed = |reason: String| FleetError::Unavailable {
+async fn listen(fleet: &Fleet, subject: String) -> Result<Subscriber, FleetError> {
+    let incoming = fleet.jetstream().subscribe(subject).await;
+    incoming.map_err(|failure| FleetError::Unavailable {
         action: "link two hosts".into(),
         seconds: 0,
-        reason,
-    };
-    let incoming = client.subscribe(subject).await;
-    let incoming = incoming.map_err(|error| failed(error.to_string()))?;
-    client.flush().await.map_err(|error| failed(error.to_string()))?;
-    Ok(incoming)
+        reason: failure.to_string(),
+    })
 }
 
 /// How much the other end has taken of what was sent.
@@ -184,8 +181,8 @@ async fn receive(
             return;
         };
         match kind {
-            // A piece is missing, or came twice.
-            DATA if number != taken => return,
+            // A piece is missing, or came twice; or it would count as nothing and still take room.
+            DATA if number != taken || piece.is_empty() => return,
             DATA => {
                 taken += piece.len() as u64;
                 let waits = taken - written.load(Ordering::Acquire);

@@ -109,9 +109,8 @@ impl Fleet {
     /// # Errors
     /// When the servers cannot be reached.
     pub async fn listing(&self) -> Result<Listing, FleetError> {
-        let client = self.jetstream().client();
-        let repeated = client.subscribe(format!("{REPEATED}*")).await.map_err(unavailable)?;
-        client.flush().await.map_err(unavailable)?;
+        let repeated = self.jetstream().subscribe(format!("{REPEATED}*")).await;
+        let repeated = repeated.map_err(unavailable)?;
         Ok(Listing {
             fleet: self.clone(),
             repeated,

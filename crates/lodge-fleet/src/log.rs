@@ -100,17 +100,27 @@ impl FleetLog {
             .await
     }
 
-    /// Removes what a deleted session leaves. It can be repeated.
-    pub(crate) async fn purge(&self) -> Result<(), FleetError> {
+    /// Removes what is left of a session that somebody deleted who did not get to the end of that. It can be repeated.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub async fn finish_deletion(&self) -> Result<(), FleetError> {
+        match self.last().await? {
+            Some(last) if record::kind(&last) == Some(Kind::Deleted) => self.purge(last.sequence).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what a deleted session leaves: all that is before the message that says so.
+    pub(crate) async fn purge(&self, before: u64) -> Result<(), FleetError> {
         let Place {
             stream, log, bodies, ..
         } = &self.place;
-        let js = self.jetstream();
-        let failed = |failure: crate::jetstream::Failure| failure.into_error("delete a session", PATIENCE);
-        js.purge(stream, log, 1, PATIENCE).await.map_err(failed)?;
-        js.purge(stream, &format!("{bodies}.>"), 0, PATIENCE)
-            .await
-            .map_err(failed)
+        for subjects in [log.clone(), format!("{bodies}.>")] {
+            let purged = self.jetstream().purge(stream, &subjects, Some(before), PATIENCE).await;
+            purged.map_err(|failure| failure.into_error("delete a session", PATIENCE))?;
+        }
+        Ok(())
     }
 
     /// The error for whoever finds a message where its own was to be.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_nats::{Client, Message, RequestErrorKind, Subscriber};
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use crate::{Fleet, FleetError, Host, names};
 
@@ -72,17 +73,17 @@ impl Fleet {
     pub async fn ask(&self, host: &str, request: &Request) -> Result<Option<Reply>, FleetError> {
         let text = serde_json::to_vec(request).expect("a request is plain data");
         let request = async_nats::Request::new().payload(text.into()).timeout(Some(ANSWER));
-        match self.jetstream().client().send_request(subject(host), request).await {
+        let asking = self.jetstream().client().send_request(subject(host), request);
+        // Without a connection it may not even be sent.
+        let Ok(answer) = timeout(2 * ANSWER, asking).await else {
+            return Ok(None);
+        };
+        match answer {
             Ok(answer) => Ok(Some(serde_json::from_slice(&answer.payload).unwrap_or(Reply::Unknown))),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    RequestErrorKind::NoResponders | RequestErrorKind::TimedOut
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(unavailable(&format!("ask host {host}"), error)),
+            Err(error) => match error.kind() {
+                RequestErrorKind::NoResponders | RequestErrorKind::TimedOut => Ok(None),
+                _ => Err(unavailable(&format!("ask host {host}"), error)),
+            },
         }
     }
 }
@@ -93,16 +94,11 @@ impl Host {
     /// # Errors
     /// When the servers cannot be reached.
     pub async fn requests(&self) -> Result<Requests, FleetError> {
-        let client = self.fleet().jetstream().client();
-        let failed = |error: &dyn std::fmt::Display| unavailable("receive requests of other hosts", error);
-        let asked = client
-            .subscribe(subject(self.id()))
-            .await
-            .map_err(|error| failed(&error))?;
-        client.flush().await.map_err(|error| failed(&error))?;
+        let jetstream = self.fleet().jetstream();
+        let asked = jetstream.subscribe(subject(self.id())).await;
         Ok(Requests {
-            client: client.clone(),
-            asked,
+            client: jetstream.client().clone(),
+            asked: asked.map_err(|error| unavailable("receive requests of other hosts", error))?,
         })
     }
 }

@@ -31,10 +31,8 @@ pub struct Tail {
 
 impl Tail {
     pub(crate) async fn new(log: FleetLog, tip: Tip) -> Result<Self, FleetError> {
-        let client = log.jetstream().client();
-        let subscribed = client.subscribe(log.place().tail.clone()).await;
+        let subscribed = log.jetstream().subscribe(log.place().tail.clone()).await;
         let stored = subscribed.map_err(|error| unavailable(&log, error))?;
-        client.flush().await.map_err(|error| unavailable(&log, error))?;
         let mut tail = Self {
             log,
             tip,

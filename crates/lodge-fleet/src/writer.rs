@@ -124,8 +124,8 @@ impl Writer {
 
     /// Deletes the log. What stays for a day is a message that says so.
     pub async fn delete(mut self) -> Result<(), FleetError> {
-        self.write(Kind::Deleted, 0, Bytes::new()).await?;
-        self.log.purge().await
+        let deleted = self.write(Kind::Deleted, 0, Bytes::new()).await?;
+        self.log.purge(deleted.sequence).await
     }
 
     async fn write(&mut self, kind: Kind, count: u64, body: Bytes) -> Result<Tip, FleetError> {

@@ -187,6 +187,19 @@ impl FleetKeeper {
         self.describe(session, epoch, Some(described)).await
     }
 
+    /// Does the rest of what a host began that was to delete a session. Answers whether anything was left to do.
+    async fn finish_deletion(&self, session: &str) -> Result<bool, FleetError> {
+        let fleet = self.host.fleet();
+        fleet.log(session)?.finish_deletion().await?;
+        match fleet.listed(session).await? {
+            Some(entry) if !entry.deleted => {
+                self.describe(session, entry.epoch, None).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Describes a session for all hosts; without a description it is gone.
     pub(super) async fn describe(
         &self,
@@ -256,7 +269,9 @@ impl Keeper for FleetKeeper {
                         return Ok(true);
                     }
                     Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
-                    Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) => return Ok(false),
+                    Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) => {
+                        return self.finish_deletion(id).await.map_err(told);
+                    }
                     Err(error) => return Err(told(error)),
                 }
             }
