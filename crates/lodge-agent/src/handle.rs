@@ -453,6 +453,11 @@ impl Agent {
         self.shared.recorder.lost()
     }
 
+    /// Takes it that the session's log is lost to another host. Nothing more is recorded here.
+    pub fn lose(&self, reason: &str) {
+        self.shared.recorder.lose(reason);
+    }
+
     /// Whether the session has left memory, and nothing can be done with it any more.
     pub fn has_ended(&self) -> bool {
         self.inbox.is_closed()

@@ -115,6 +115,11 @@ impl Recorder {
         outbox::lost_to_us(&self.inner)
     }
 
+    /// Gives up a log elsewhere: this host can no longer write to it.
+    pub(crate) fn lose(&self, reason: &str) {
+        outbox::lose(&mut self.inner.lock(), &*self.publish, reason);
+    }
+
     /// A recorder for a sub-agent that a tool call started.
     pub(crate) fn for_agent(&self, agent_id: Arc<str>, tool_call_id: &str) -> Self {
         Self {

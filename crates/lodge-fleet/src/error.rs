@@ -100,6 +100,16 @@ pub enum FleetError {
         /// What it has to be.
         wanted: String,
     },
+    /// Two hosts want one name.
+    #[error(
+        "a host of the fleet is called {name:?} already ({other}), and serves another home: give one of them another name"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The id of the host that has it.
+        other: String,
+    },
     /// Somebody else writes to the session now. Nothing was written.
     #[error("session {session:?} is now written by {by}: this host must not write to it any more")]
     Fenced {

@@ -31,6 +31,9 @@ pub struct Announcement {
     pub name: String,
     /// Its version.
     pub version: String,
+    /// Which home it serves. What a host has of a session is known by the host's name, so two homes cannot share one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub home: String,
     /// Whether it takes no more sessions, because it is about to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
@@ -90,7 +93,7 @@ impl Host {
     /// Joins the fleet. Every start is a host of its own: what an earlier process of the same name sent may still be on its way.
     ///
     /// # Errors
-    /// When the servers do not take the lease.
+    /// When the servers do not take the lease; [`FleetError::NameTaken`] when a host of another home has the name.
     pub async fn join(fleet: &Fleet, announcement: Announcement) -> Result<Self, FleetError> {
         let start = Uuid::new_v4().simple().to_string();
         let id = format!("{}-{}", announcement.name, &start[..8]);
@@ -114,13 +117,34 @@ impl Host {
                 }
             }
         });
-        Ok(Self {
+        let host = Self {
             fleet: fleet.clone(),
             id,
             lease,
             announcement,
             renewing,
-        })
+        };
+        // After it has a lease, so that of two which come at once at least one sees the other.
+        if let Some(other) = host.namesake().await? {
+            host.leave().await?;
+            return Err(FleetError::NameTaken {
+                name: host.name().to_owned(),
+                other,
+            });
+        }
+        Ok(host)
+    }
+
+    /// Another host of this name that serves another home. Hosts of earlier versions do not say which they serve.
+    async fn namesake(&self) -> Result<Option<String>, FleetError> {
+        let Announcement { name, home, .. } = self.announcement.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_other = |other: &Announcement| other.name == name && other.home != home && !other.home.is_empty();
+        let hosts = match home.is_empty() {
+            true => Vec::new(),
+            false => self.fleet.hosts().await?,
+        };
+        let other = hosts.into_iter().find(|other| is_other(&other.announcement));
+        Ok(other.map(|other| other.id))
     }
 
     /// Whether an id is that of this host, or of an earlier start of it.

@@ -135,8 +135,22 @@ impl Host {
     }
 
     async fn give_back(&self, log: &FleetLog, owner: &Owner) -> Result<(), FleetError> {
+        self.free_if(log, |current| current == owner).await
+    }
+
+    /// Gives a session up that is this host's although nothing here writes to it: the servers were away when it was released, for
+    /// example. `is_unused` is asked after its key was read, so that a session which this host takes meanwhile stays its own.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub async fn free(&self, session: &str, is_unused: impl FnOnce() -> bool) -> Result<(), FleetError> {
+        let log = self.fleet().log(session)?;
+        self.free_if(&log, |owner| owner.host == self.id() && is_unused()).await
+    }
+
+    async fn free_if(&self, log: &FleetLog, may_go: impl FnOnce(&Owner) -> bool) -> Result<(), FleetError> {
         let key = self.fleet().key(log).await?;
-        if key.owner.as_ref() == Some(owner) {
+        if let Some(owner) = key.owner.filter(|owner| may_go(owner)) {
             let free = Owner {
                 host: String::new(),
                 epoch: owner.epoch,

@@ -10,7 +10,7 @@ use lodge_agent::{Ending, Remote};
 use lodge_log::FileStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Host, HostError, Session, host::Inner};
+use crate::{Host, HostError, Session, host::Inner, session::Live};
 
 /// What a host serves to clients, by which another host can hand a client's words on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,18 +85,40 @@ pub trait Keeper: Send + Sync {
     fn counts(&self) -> KeeperCounts;
 }
 
-/// Ends a session here when another host has taken it: its turn and the programs that it started with it.
+/// Ends a session here when its log is lost to this host: its turn and the programs that it started with it.
 pub(crate) fn end_when_lost(host: Weak<Inner>, session: &Session) {
     let (lost, id) = (session.0.agent.lost(), session.0.agent.id().to_owned());
+    let live = Arc::downgrade(&session.0);
     tokio::spawn(async move {
         if !lost.await {
             return;
         }
-        let live = host.upgrade().and_then(|host| host.forget(&id));
-        if let Some(live) = live {
-            tracing::warn!(session = id, "another host has the session now");
-            live.agent.close(Ending::Routine).await;
-            live.hub.close();
+        let (Some(host), Some(live)) = (host.upgrade(), live.upgrade()) else {
+            return;
+        };
+        // Whoever opened it again meanwhile has another.
+        if host.forget_if(&id, |kept| Arc::ptr_eq(kept, &live)).is_some() {
+            end(&live).await;
         }
     });
+}
+
+impl Host {
+    /// Ends a session here that another host has taken without this one noticing, because nothing was recorded here since. `is_lost` is
+    /// asked when nobody is opening it.
+    pub async fn end_lost(&self, id: &str, is_lost: impl FnOnce() -> bool) {
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        if let Some(live) = self.0.forget_if(id, |_| is_lost()) {
+            // Clients hear it when it is out of the way: they may open it again at once.
+            live.agent.lose("another host has it now");
+            end(&live).await;
+        }
+    }
+}
+
+async fn end(live: &Live) {
+    tracing::warn!(session = live.agent.id(), "this host no longer has the session");
+    live.agent.close(Ending::Routine).await;
+    live.hub.close();
 }

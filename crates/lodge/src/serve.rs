@@ -201,7 +201,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         let _ = rustix::process::setsid();
     }
     #[cfg(feature = "fleet")]
-    let mut member = crate::fleet::Member::join(&args.fleet).await?;
+    let mut member = crate::fleet::Member::join(&args.fleet, home).await?;
     #[cfg(feature = "fleet")]
     let keeper = member.as_ref().map(crate::fleet::Member::keeper);
     #[cfg(not(feature = "fleet"))]

@@ -52,6 +52,10 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    fn is_kept(&self) -> bool {
+        self.progress.borrow().failed.is_none()
+    }
+
     /// Checks whether an event can be added.
     pub(super) fn check(&self) -> Result<(), LogError> {
         if let Some(reason) = &self.progress.borrow().failed {
@@ -63,11 +67,15 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds an event that nobody may see yet. Returns it if nothing before it has to be safe first.
+    /// Adds an event that nobody may see yet. Returns it if nothing before it has to be safe first. While too much waits, events that no log
+    /// keeps are dropped.
     pub(super) fn hold(&mut self, event: Event) -> Option<Event> {
         let is_logged = !event.is_ephemeral();
         if !is_logged && self.waiting.is_empty() {
             return Some(event);
+        }
+        if !is_logged && self.bytes > MOST_BYTES {
+            return None;
         }
         self.bytes += event.json().len();
         self.recorded += u64::from(is_logged);
@@ -184,6 +192,20 @@ pub(super) fn start(
     inner
 }
 
+/// Gives the log elsewhere up for good, and tells who listens.
+pub(super) fn lose(inner: &mut Inner, publish: &dyn Publish, reason: &str) {
+    let Some(outbox) = inner.outbox.as_mut().filter(|outbox| outbox.is_kept()) else {
+        return;
+    };
+    outbox.fail(reason);
+    let payload = SessionError {
+        error_type: "storage".into(),
+        message: format!("This host no longer writes to the session: {reason}. Open the session again."),
+        ..SessionError::default()
+    };
+    publish.publish(&inner.secrets.hide(Event::new_ephemeral(inner.head, None, payload)));
+}
+
 async fn commit_all(
     mut remote: Box<dyn RemoteLog>,
     inner: Weak<Mutex<Inner>>,
@@ -203,19 +225,10 @@ async fn commit_all(
         let mut inner = recorder.lock();
         // Events that are safe elsewhere but not in the file are fetched when the session is next opened.
         let written = appended.and_then(|()| inner.log.append_all(&run).map(drop).map_err(|error| error.to_string()));
-        let head = inner.head;
-        let secrets = inner.secrets.clone();
-        let Some(outbox) = &mut inner.outbox else { return };
         if let Err(reason) = written {
-            outbox.fail(&reason);
-            let payload = SessionError {
-                error_type: "storage".into(),
-                message: format!("This host no longer writes to the session: {reason}. Open the session again."),
-                ..SessionError::default()
-            };
-            publish.publish(&secrets.hide(Event::new_ephemeral(head, None, payload)));
-            return;
+            return lose(&mut inner, &*publish, &reason);
         }
+        let Some(outbox) = &mut inner.outbox else { return };
         for event in outbox.release(run.len()) {
             publish.publish(&shown(event));
         }

@@ -205,6 +205,32 @@ async fn what_waits_is_bounded() {
         bench.recorder.record(info).err()
     });
     assert!(matches!(refused, Some(LogError::Uncommitted { .. })), "{refused:?}");
+
+    // What is in no log is not kept then, either.
+    bench.delta("dropped");
+    for _ in 0..64 {
+        bench.verdicts.send(Ok(())).unwrap();
+    }
+    bench.recorder.durable().await.expect("all that was recorded is safe");
+    bench.delta("free");
+    let heard = bench.heard();
+    assert!(heard.contains(&long) && !heard.contains(&"dropped".to_owned()));
+    assert_eq!(heard.last().unwrap(), "free");
+}
+
+#[tokio::test]
+async fn who_learns_that_another_host_has_the_log_says_so_once_and_records_nothing_more() {
+    let bench = Bench::new();
+    bench.record("1");
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.expect("it is safe");
+    let lost = bench.recorder.lost();
+    for _ in 0..2 {
+        bench.recorder.lose("another host has it now");
+    }
+    assert_eq!(bench.heard(), ["1", "session.error"]);
+    assert!(lost.await);
+    assert!(bench.recorder.record(SessionInfo::default()).is_err());
 }
 
 #[tokio::test]

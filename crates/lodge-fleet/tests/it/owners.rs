@@ -1,6 +1,6 @@
 //! Who may write to a session.
 
-use lodge_fleet::{Fleet, FleetError, Intent, Tip};
+use lodge_fleet::{Announcement, Fleet, FleetError, Host, Intent, Tip};
 use testkit::nats::Cluster;
 
 use crate::kit::{self, create, event, events, host, open};
@@ -60,4 +60,51 @@ async fn sessions_change_hands_and_nobody_writes_after_that() {
     assert!(matches!(refused, FleetError::Fenced { .. }), "{refused}");
     fourth.append(&[event("5")]).await.unwrap();
     assert_eq!(events(&fleet, "s").await, ["1", "2", "3", "4", "5"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_was_not_released_is_freed_unless_somebody_uses_it() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+
+    // Its writer is gone, and the servers were never told.
+    drop(create(&one, "s").await);
+    one.free("s", || false).await.unwrap();
+    two.free("s", || true).await.unwrap();
+    let refused = open(&two, "s").await.expect_err("it is still its owner's");
+    assert!(matches!(refused, FleetError::Owned { .. }), "{refused}");
+    one.free("s", || true).await.unwrap();
+    let mut writer = open(&two, "s").await.expect("it is nobody's");
+    one.free("s", || panic!("it is not this host's any more"))
+        .await
+        .unwrap();
+    writer.append(&[event("1")]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_belongs_to_one_home_at_a_time() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let join = |home: &str| {
+        let announcement = Announcement {
+            name: "one".into(),
+            home: home.into(),
+            ..Announcement::default()
+        };
+        Host::join(&fleet, announcement)
+    };
+    let first = join("here").await.unwrap();
+    // It was killed and is started again, or is of a version that does not say what it serves.
+    let again = join("here").await.expect("it is the same");
+    join("").await.expect("nobody knows").leave().await.unwrap();
+    let refused = join("there").await.expect_err("it is another");
+    assert!(
+        matches!(&refused, FleetError::NameTaken { other, .. } if [first.id(), again.id()].contains(&other.as_str())),
+        "{refused}"
+    );
+    assert_eq!(fleet.hosts().await.unwrap().len(), 2, "it left");
+    first.leave().await.unwrap();
+    again.leave().await.unwrap();
+    join("there").await.expect("the name is free");
 }

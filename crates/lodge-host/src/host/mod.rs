@@ -358,9 +358,13 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Takes a session out of memory's list.
-    pub(crate) fn forget(&self, id: &str) -> Option<Arc<Live>> {
-        self.live.lock().remove(id)
+    /// Takes a session out of memory's list, if it is this one.
+    pub(crate) fn forget_if(&self, id: &str, is_it: impl FnOnce(&Arc<Live>) -> bool) -> Option<Arc<Live>> {
+        let mut live = self.live.lock();
+        match live.get(id).is_some_and(is_it) {
+            true => live.remove(id),
+            false => None,
+        }
     }
 
     pub(crate) fn home_path(&self) -> &std::path::Path {

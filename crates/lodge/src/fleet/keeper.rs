@@ -15,9 +15,13 @@ use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request,
 use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
-use tokio_util::task::TaskTracker;
 
-use super::{MOVING, counters::Counters, writer::SessionWriter};
+use super::{
+    MOVING,
+    counters::Counters,
+    held::{Held, HeldSessions},
+    writer::SessionWriter,
+};
 
 /// How long somebody who wants a session of another host waits for that host's lease to run out.
 const OWNER_MAY_BE_DEAD: Duration = Duration::from_secs(LEASE.as_secs() + 2);
@@ -32,8 +36,7 @@ pub(super) struct FleetKeeper {
     /// The epochs in which this host had sessions last.
     epochs: Mutex<HashMap<String, u64>>,
     draining: AtomicBool,
-    /// Sessions that are this host's, or are being let go.
-    held: TaskTracker,
+    held: HeldSessions,
     counters: Arc<Counters>,
 }
 
@@ -43,7 +46,7 @@ impl FleetKeeper {
             host,
             epochs: Mutex::default(),
             draining: AtomicBool::new(false),
-            held: TaskTracker::new(),
+            held: HeldSessions::default(),
             counters: Arc::default(),
         }
     }
@@ -58,12 +61,14 @@ impl FleetKeeper {
         self.epochs.lock().keys().cloned().collect()
     }
 
-    /// Another host described a session in this epoch.
-    pub(super) fn described_elsewhere(&self, session: &str, epoch: u64) {
+    /// Another host described a session in this epoch. Answers whether that host took it from this one.
+    pub(super) fn described_elsewhere(&self, session: &str, epoch: u64) -> bool {
         let mut epochs = self.epochs.lock();
-        if epochs.get(session).is_some_and(|ours| *ours < epoch) {
+        let is_taken = epochs.get(session).is_some_and(|ours| *ours < epoch);
+        if is_taken {
             epochs.remove(session);
         }
+        is_taken
     }
 
     /// Takes no more sessions from now on.
@@ -74,8 +79,17 @@ impl FleetKeeper {
 
     /// Waits until all sessions are let go, with what they keep beside their logs. Only when none is open any more.
     pub(super) async fn released(&self) {
-        self.held.close();
-        self.held.wait().await;
+        self.held.all_gone().await;
+    }
+
+    /// Frees a session of which nothing is here any more, where it is still this host's.
+    pub(super) async fn free(&self, session: &str) {
+        let is_unused = || !self.held.has(session);
+        if is_unused()
+            && let Err(error) = self.host.free(session, is_unused).await
+        {
+            tracing::warn!(session, %error, "the session stays this host's until somebody asks for it again");
+        }
     }
 
     /// Whether it takes no more sessions.
@@ -138,7 +152,7 @@ impl FleetKeeper {
         Ok(missing.then_some(Missing { directory, host }))
     }
 
-    fn remote(&self, (writer, files): (Writer, SessionFiles)) -> Remote {
+    fn remote(&self, (writer, files): (Writer, SessionFiles), held: Held) -> Remote {
         let session = writer.log().session().to_owned();
         self.epochs.lock().insert(session, writer.owner().epoch);
         let lease = self.host.lease().clone();
@@ -146,8 +160,7 @@ impl FleetKeeper {
         Remote {
             log: Box::new(SessionWriter {
                 host: self.host.clone(),
-                taken: Some((writer, files)),
-                held: self.held.token(),
+                taken: Some((writer, files, held)),
                 counters: self.counters.clone(),
             }),
             may_act: Box::new(move || lease.holds()),
@@ -221,10 +234,11 @@ impl Keeper for FleetKeeper {
     fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
+            let held = self.held.hold(id);
             let created = self.host.create_with_copy(id, files, MOVING).await;
             let taken = created.map_err(told)?;
             self.list(id, taken.0.owner().epoch).await.map_err(told)?;
-            Ok(self.remote(taken))
+            Ok(self.remote(taken, held))
         })
     }
 
@@ -234,10 +248,10 @@ impl Keeper for FleetKeeper {
             if let Some(missing) = self.missing_directory(id).await? {
                 return Err(missing.waits(id));
             }
-            let began = Instant::now();
+            let (held, began) = (self.held.hold(id), Instant::now());
             loop {
                 match self.host.open_with_copy(id, files, MOVING).await {
-                    Ok(taken) => return Ok(self.remote(taken)),
+                    Ok(taken) => return Ok(self.remote(taken, held)),
                     Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
                     Err(error) => return Err(told(error)),
                 }

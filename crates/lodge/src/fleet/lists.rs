@@ -31,6 +31,8 @@ pub(super) async fn publish(
     let mut changed: HashSet<String> = HashSet::new();
     // Others were told that a turn runs in them.
     let mut working: HashSet<String> = HashSet::new();
+    // Others could not be told of them yet.
+    let mut untold: HashSet<String> = HashSet::new();
     loop {
         tokio::select! {
             change = changes.recv() => {
@@ -43,9 +45,10 @@ pub(super) async fn publish(
                 }
             }
             // That a turn has ended is not always recorded.
-            () = sleep(AGAIN), if !working.is_empty() => {
+            () = sleep(AGAIN), if !(working.is_empty() && untold.is_empty()) => {
                 let is_busy = |id: &String| host.live(id).is_some_and(|session| session.is_busy());
                 changed.extend(working.extract_if(|id| !is_busy(id)));
+                changed.extend(untold.drain());
             }
             () = stop.cancelled() => {}
         }
@@ -53,8 +56,10 @@ pub(super) async fn publish(
             note(changes.recv().await, &keeper, &mut changed);
         }
         for session in changed.drain() {
-            if describe(&keeper, &host, &session).await {
-                working.insert(session);
+            match describe(&keeper, &host, &session).await {
+                Told::Working => drop(working.insert(session)),
+                Told::Resting => {}
+                Told::Nothing => drop(untold.insert(session)),
             }
         }
         if stop.is_cancelled() {
@@ -75,24 +80,37 @@ fn note(change: Result<Lifecycle, RecvError>, keeper: &FleetKeeper, changed: &mu
     true
 }
 
-/// Tells the others how a session is now. Answers whether a turn runs in it.
-pub(super) async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) -> bool {
+/// What the others were told of a session.
+pub(super) enum Told {
+    Working,
+    /// No turn runs in it, or it is not this host's to speak of.
+    Resting,
+    /// Nothing, because the servers did not take it.
+    Nothing,
+}
+
+/// Tells the others how a session is now.
+pub(super) async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) -> Told {
     let Some(epoch) = keeper.epoch(session) else {
-        return false;
+        return Told::Resting;
     };
     let described = match host.describe(session).await {
-        Ok(None) => return false,
+        Ok(None) => return Told::Resting,
         Ok(Some(described)) => described,
         Err(error) => {
             tracing::warn!(session, %error, "other hosts are not notified of a session");
-            return false;
+            return Told::Resting;
         }
     };
     let busy = described.busy;
-    if let Err(error) = keeper.describe(session, epoch, Some(described)).await {
-        tracing::warn!(session, %error, "other hosts list a session with outdated data");
+    match keeper.describe(session, epoch, Some(described)).await {
+        Ok(()) if busy => Told::Working,
+        Ok(()) => Told::Resting,
+        Err(error) => {
+            tracing::warn!(session, %error, "other hosts list a session with outdated data");
+            Told::Nothing
+        }
     }
-    busy
 }
 
 /// Takes in what the others say of their sessions.
@@ -122,7 +140,7 @@ pub(super) async fn follow(keeper: Arc<FleetKeeper>, host: lodge_host::Host, mut
 }
 
 async fn take_in(
-    keeper: &FleetKeeper,
+    keeper: &Arc<FleetKeeper>,
     host: &lodge_host::Host,
     known: &mut HashMap<String, Option<String>>,
     session: String,
@@ -131,7 +149,13 @@ async fn take_in(
     if entry.host == keeper.host.id() {
         return;
     }
-    keeper.described_elsewhere(&session, entry.epoch);
+    if keeper.described_elsewhere(&session, entry.epoch) && !entry.deleted {
+        // Who has it open here is told so now, and not with what they do next.
+        let (keeper, host, session) = (keeper.clone(), host.clone(), session.clone());
+        tokio::spawn(async move {
+            host.end_lost(&session, || keeper.epoch(&session).is_none()).await;
+        });
+    }
     if entry.deleted {
         known.remove(&session);
         if let Err(error) = host.deleted_elsewhere(&session).await {
@@ -139,9 +163,11 @@ async fn take_in(
         }
         return;
     }
-    let Ok(described) = serde_json::from_value::<Described>(entry.about) else {
+    let Ok(mut described) = serde_json::from_value::<Described>(entry.about) else {
         return tracing::warn!(session, host = entry.host, "a description of a session cannot be read");
     };
+    // Its key says which session it is about.
+    described.listed.id.clone_from(&session);
     let busy = described.busy.then_some(entry.host);
     let is_new = known.insert(session, busy).is_none();
     host.take_in_described(described, is_new);

@@ -1,6 +1,8 @@
 //! This host's place in its fleet: joining, leaving, and what it does when it is asked.
 
 use std::{
+    io,
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -15,14 +17,17 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{
     FleetArgs,
     keeper::{FleetKeeper, has_directory, serves},
-    lists::{describe, follow, publish},
+    lists::{Told, describe, follow, publish},
 };
 use crate::{listing::count, serve::print_line};
 
+/// In a home whose host was in a fleet: what tells the home from others.
+const HOME_ID: &str = "fleet.home";
 /// How long a host that stops tries to tell the others how its sessions are.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long a host that stops stores what its sessions keep beside their logs.
@@ -44,8 +49,8 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Joins the fleet that the arguments name; nothing without one.
-    pub(crate) async fn join(args: &FleetArgs) -> Result<Option<Self>> {
+    /// Joins the fleet that the arguments name, for this home; nothing without one.
+    pub(crate) async fn join(args: &FleetArgs, home: &Path) -> Result<Option<Self>> {
         if args.fleet.is_empty() {
             return Ok(None);
         }
@@ -53,6 +58,7 @@ impl Member {
         let announcement = Announcement {
             name: args.name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            home: home_id(home).with_context(|| format!("Cannot write to {}", home.display()))?,
             ..Announcement::default()
         };
         let host = Host::join(&fleet, announcement)
@@ -85,8 +91,10 @@ impl Member {
                     continue;
                 }
             }
-            describe(&self.keeper, host, &session).await;
-            imported += 1;
+            match describe(&self.keeper, host, &session).await {
+                Told::Nothing => failed += 1,
+                Told::Working | Told::Resting => imported += 1,
+            }
         }
         let failed = match failed {
             0 => String::new(),
@@ -151,6 +159,20 @@ impl Member {
     }
 }
 
+/// What tells this home from others, whatever its host is called.
+fn home_id(home: &Path) -> io::Result<String> {
+    let path = home.join(HOME_ID);
+    if let Some(id) = lodge_files::read_if_there(&path)? {
+        return Ok(String::from_utf8_lossy(&id).trim().to_owned());
+    }
+    if !home.is_dir() {
+        lodge_files::private_directory(home)?;
+    }
+    let id = Uuid::new_v4().to_string();
+    lodge_files::replace(&path, id.as_bytes())?;
+    Ok(id)
+}
+
 /// What others ask, and who does it.
 #[derive(Clone)]
 struct HostHere {
@@ -169,10 +191,13 @@ impl HostHere {
             // What can take a moment is done beside the others.
             let reply = match request {
                 Some(Request::Release { session }) => {
-                    let host = self.host.clone();
+                    let (host, keeper) = (self.host.clone(), self.keeper.clone());
                     beside.spawn(async move {
                         let reply = match host.give_up(&session).await {
-                            GivenUp::Yes => Reply::Released,
+                            GivenUp::Yes => {
+                                keeper.free(&session).await;
+                                Reply::Released
+                            }
                             GivenUp::InUse => Reply::InUse,
                         };
                         asker.answer(&reply).await;

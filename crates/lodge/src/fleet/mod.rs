@@ -3,6 +3,7 @@
 mod commands;
 mod counters;
 mod doctor;
+mod held;
 mod keeper;
 mod lists;
 mod member;

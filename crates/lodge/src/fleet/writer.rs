@@ -7,15 +7,13 @@ use futures_util::future::BoxFuture;
 use lodge_events::{Event, LodgePartial};
 use lodge_fleet::{Host, SessionFiles, Writer};
 use lodge_host::RemoteLog;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::counters::Counters;
+use super::{counters::Counters, held::Held};
 
 /// Writes the events of one session to the fleet, and what it keeps beside them. When it goes, the session is free for others.
 pub(super) struct SessionWriter {
     pub(super) host: Arc<Host>,
-    pub(super) taken: Option<(Writer, SessionFiles)>,
-    pub(super) held: TaskTrackerToken,
+    pub(super) taken: Option<(Writer, SessionFiles, Held)>,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -23,7 +21,7 @@ impl RemoteLog for SessionWriter {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let lines: Vec<Bytes> = events.iter().map(|event| event.json().clone()).collect();
-            let (writer, files) = self.taken.as_mut().ok_or("the session was released")?;
+            let (writer, files, _) = self.taken.as_mut().ok_or("the session was released")?;
             let began = Instant::now();
             let stored = async {
                 // Before the events that may speak of them. Parts of an answer speak of none, and there are many.
@@ -51,7 +49,7 @@ impl Drop for SessionWriter {
         let (Some(taken), Ok(runtime)) = (self.taken.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let ((mut writer, mut files), host, held) = (taken, self.host.clone(), self.held.clone());
+        let ((mut writer, mut files, held), host) = (taken, self.host.clone());
         let counters = self.counters.clone();
         runtime.spawn(async move {
             let session = writer.log().session().to_owned();

@@ -3,6 +3,7 @@
 mod campaign;
 mod elsewhere;
 mod moving;
+mod nats;
 mod stale;
 
 use std::{

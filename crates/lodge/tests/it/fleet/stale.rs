@@ -1,11 +1,14 @@
 //! What hosts believe of sessions that is not so any more, and what was left half done.
 
+use std::time::Duration;
+
 use lodge_fleet::{Announcement, Fleet, Host as Member, Intent, Options, SyncCheck, Tip};
-use serde_json::json;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use testkit::{Home, nats::Cluster};
 
-use super::{begin, elsewhere::start, serve, until};
-use crate::accepted::Client;
+use super::{begin, elsewhere::start, nats::publish, serve, until};
+use crate::{accepted::Client, strangers::Sdk};
 
 async fn connect(cluster: &Cluster) -> Fleet {
     let options = Options {
@@ -13,6 +16,73 @@ async fn connect(cluster: &Cluster) -> Fleet {
         ..Options::new(cluster.urls())
     };
     Fleet::connect(&options).await.expect("the fleet is there")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_its_host_could_not_release_is_released_when_another_host_asks() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (Home::new(), Home::new());
+    let mut first = serve(&one, &cluster, "one");
+    let mut second = serve(&two, &cluster, "two");
+    let session = begin(&one, "say Here is one.");
+    until(&two, &["sessions", "list"], |list| list.contains("Here is one"));
+    let _ = two.run(["run", "--resume", &session, "say Here is two."]).ok();
+    let _ = two.run(["serve", "--stop"]).ok();
+    second.kill();
+
+    // As if the servers had been away when the first host let it go: the host lives, and nothing there uses the session.
+    let fleet = connect(&cluster).await;
+    assert_eq!(fleet.owner(&session).await.unwrap(), None);
+    let hosts = fleet.hosts().await.unwrap();
+    let one_id = hosts.iter().find(|host| host.announcement.name == "one").unwrap();
+    let log = fleet.log(&session).unwrap().read(Tip::START).await.unwrap();
+    let (_, tip) = log.events().await.unwrap();
+    let stuck = json!({ "host": one_id.id, "epoch": tip.epoch() });
+    publish(&cluster, &format!("$KV.lodge-owners.{session}"), &stuck.to_string());
+    while fleet.owner(&session).await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut second = serve(&two, &cluster, "two");
+    let said = two.run(["run", "--resume", &session, "say Two again."]).ok();
+    assert!(said.stdout().contains("Two again."), "{}", said.stdout());
+    first.kill();
+    second.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_paused_tells_its_clients_that_another_has_their_session() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let mut app = Sdk::connect(&one);
+    let new = json!({ "workingDirectory": one.home.work(), "requestPermission": true });
+    let session = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let turn = |words: &str| json!({ "sessionId": session, "prompt": format!("say {words}") });
+    app.call("session.send", turn("Here is one.")).unwrap();
+    until(&two.home, &["sessions", "list"], |list| list.contains("Here is one"));
+
+    let process = Pid::from_raw(one.running.id().cast_signed()).unwrap();
+    kill_process(process, Signal::STOP).unwrap();
+    tokio::time::sleep(lodge_fleet::LEASE + Duration::from_secs(2)).await;
+    let mut other = Sdk::connect(&two);
+    let resume = json!({ "sessionId": session, "requestPermission": true });
+    other.call("session.resume", resume.clone()).unwrap();
+    other.call("session.send", turn("Here is two.")).unwrap();
+    kill_process(process, Signal::CONT).unwrap();
+
+    // Nobody does anything there, and the app is told.
+    let told = loop {
+        let message = app.waiting.pop_front().unwrap_or_else(|| app.next());
+        let event = &message["params"]["event"];
+        if event["type"] == "session.error" {
+            break event["data"]["message"].as_str().unwrap().to_owned();
+        }
+    };
+    assert!(told.contains("another host has it now"), "{told}");
+    // Who opens it again sees what was said meanwhile.
+    app.call("session.resume", resume).unwrap();
+    app.call("session.send", turn("From one again.")).unwrap();
+    let is_said = |message: &Value| message["params"]["event"]["data"]["content"] == "From one again.";
+    while !is_said(&other.waiting.pop_front().unwrap_or_else(|| other.next())) {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
