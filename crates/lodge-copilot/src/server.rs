@@ -129,9 +129,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(options: ServerOptions, boards: Arc<Boards>, peers: Arc<Peers>) -> Arc<Self> {
+    fn new(host: &Host, options: ServerOptions, boards: Arc<Boards>, peers: Arc<Peers>) -> Arc<Self> {
         Arc::new(Self {
-            traces: options.traces.clone().map(Traces::start),
+            traces: options
+                .traces
+                .clone()
+                .map(|options| Traces::start(options, host.clone())),
             options,
             tokens: Tokens::default(),
             boards,
@@ -200,7 +203,7 @@ impl Server {
     /// A server without listeners. Needs a runtime.
     pub fn new(host: Host, options: ServerOptions) -> Self {
         host.keep_schedules();
-        let shared = Shared::new(options, Arc::default(), Arc::default());
+        let shared = Shared::new(&host, options, Arc::default(), Arc::default());
         let lifecycle = tokio::spawn(lifecycle_notifications::send(host.clone(), shared.peers.clone()));
         Self {
             host,
@@ -251,7 +254,7 @@ impl Server {
     /// Serves a client of this machine with its own options, until it closes the connection. `host` is the same host,
     /// on the client's behalf. Both servers' clients share their state.
     pub async fn serve_guest(&self, host: Host, options: ServerOptions, stream: UnixStream, admission: Admission) {
-        let shared = Shared::new(options, self.shared.boards.clone(), self.shared.peers.clone());
+        let shared = Shared::new(&host, options, self.shared.boards.clone(), self.shared.peers.clone());
         let slot = self.host.connections().admit(None);
         // A guest with a token of its own must show it.
         let known = (!shared.options.is_locked()).then_some(admission);

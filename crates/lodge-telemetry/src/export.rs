@@ -8,11 +8,14 @@ use tokio::{fs::OpenOptions, io::AsyncWriteExt, sync::mpsc};
 
 use crate::{Exporter, TraceOptions, collector::Collector, meter::Meter, otlp, protobuf, spans::Span, traces::Message};
 
+/// Gives metrics that others count, in the shapes of OTLP.
+pub(crate) type Counted = dyn Fn() -> Vec<Value> + Send + Sync;
+
 /// How many spans go out at once.
 const BATCH: usize = 256;
 
-/// Exports until nobody is left who could send anything.
-pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>) {
+/// Exports until nobody is left who could send anything. What is counted elsewhere goes along.
+pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>, counted: Box<Counted>) {
     let mut batch = Vec::new();
     let mut failing = false;
     let mut meter = Meter::new();
@@ -28,7 +31,7 @@ pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
         if !spans.is_empty() {
             let sent = match &options.exporter {
                 Exporter::File(path) => append(path, &options.source, &spans).await,
-                Exporter::Otlp(collector) => post(collector, &options.source, &spans, &mut meter).await,
+                Exporter::Otlp(collector) => post(collector, &options.source, &spans, &mut meter, &counted).await,
             };
             // Said once, until it works again.
             if let (Err(error), false) = (&sent, failing) {
@@ -87,11 +90,20 @@ fn line(source: &str, span: &Span) -> Value {
 }
 
 /// What was counted goes along with the spans it was counted from.
-async fn post(collector: &Collector, source: &str, spans: &[Span], meter: &mut Meter) -> Result<(), String> {
+async fn post(
+    collector: &Collector,
+    source: &str,
+    spans: &[Span],
+    meter: &mut Meter,
+    counted: &Counted,
+) -> Result<(), String> {
     let traces = otlp::traces(source, &spans.iter().map(written).collect::<Vec<_>>());
     let sent = collector.traces.send(&traces, protobuf::TRACES).await;
     spans.iter().for_each(|span| meter.count(span));
-    if let Some(metrics) = meter.request(source) {
+    let mut metrics = meter.metrics();
+    metrics.extend(counted());
+    if !metrics.is_empty() {
+        let metrics = otlp::metrics_of(source, &metrics);
         collector.metrics.send(&metrics, protobuf::METRICS).await?;
     }
     sent

@@ -95,8 +95,11 @@ impl Meter {
         histogram.buckets[bounds.partition_point(|bound| *bound < value)] += 1;
     }
 
-    /// `ExportMetricsServiceRequest` with everything; nothing if nothing was counted.
-    pub(crate) fn request(&self, source: &str) -> Option<Value> {
+    /// Everything that was counted; nothing if nothing was.
+    pub(crate) fn metrics(&self) -> Vec<Value> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
         let at = otlp::now().to_string();
         let metric = |(name, unit): (&str, &str), bounds: &[f64]| {
             let points: Vec<Value> = self
@@ -116,7 +119,6 @@ impl Meter {
             let histogram = json!({"aggregationTemporality": 2, "dataPoints": points});
             json!({"name": name, "unit": unit, "histogram": histogram})
         };
-        let metrics = [metric(DURATION, &DURATIONS), metric(TOKENS, &TOKEN_COUNTS)];
-        (!self.all.is_empty()).then(|| otlp::metrics_of(source, &metrics))
+        vec![metric(DURATION, &DURATIONS), metric(TOKENS, &TOKEN_COUNTS)]
     }
 }

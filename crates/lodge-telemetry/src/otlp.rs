@@ -101,6 +101,38 @@ pub fn metrics(taken: &Taken, gauges: &[(&str, &str, u64)]) -> Value {
     metrics_of("lodge", &all)
 }
 
+/// A metric: a number as it is now.
+pub fn gauge(name: &str, unit: &str, value: f64) -> Value {
+    let point = json!({ "timeUnixNano": now().to_string(), "asDouble": value });
+    json!({ "name": name, "unit": unit, "gauge": { "dataPoints": [point] } })
+}
+
+/// A metric: numbers that have grown since a moment, each with what it is about.
+pub fn sum(name: &str, unit: &str, since: u128, numbers: &[(&[Attribute], u64)]) -> Value {
+    let at = now().to_string();
+    let point = |(about, value): &(&[Attribute], u64)| {
+        json!({
+            "startTimeUnixNano": since.to_string(), "timeUnixNano": at, "asInt": value.to_string(),
+            "attributes": noted(about),
+        })
+    };
+    let points: Vec<Value> = numbers.iter().map(point).collect();
+    let sum = json!({ "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": points });
+    json!({ "name": name, "unit": unit, "sum": sum })
+}
+
+/// A metric: how often something took how long since a moment, and how long all of it took. There is one bucket more than bounds.
+pub fn histogram(name: &str, unit: &str, since: u128, bounds: &[f64], buckets: &[u64], total: f64) -> Value {
+    let count: u64 = buckets.iter().sum();
+    let buckets: Vec<String> = buckets.iter().map(u64::to_string).collect();
+    let point = json!({
+        "startTimeUnixNano": since.to_string(), "timeUnixNano": now().to_string(), "count": count.to_string(),
+        "sum": total, "bucketCounts": buckets, "explicitBounds": bounds, "attributes": [],
+    });
+    let histogram = json!({ "aggregationTemporality": 2, "dataPoints": [point] });
+    json!({ "name": name, "unit": unit, "histogram": histogram })
+}
+
 /// `ExportMetricsServiceRequest` of an instrumentation scope with this name.
 pub(crate) fn metrics_of(source: &str, all: &[Value]) -> Value {
     json!({ "resourceMetrics": [{ "resource": resource(), "scopeMetrics": [{ "scope": scope(source), "metrics": all }] }] })

@@ -62,10 +62,25 @@ const HISTOGRAM: &Message = &[
     ("dataPoints", 1, Of(HISTOGRAM_POINT)),
     ("aggregationTemporality", 2, Int),
 ];
+const POINT: &Message = &[
+    ("startTimeUnixNano", 2, Fixed),
+    ("timeUnixNano", 3, Fixed),
+    ("asDouble", 4, Double),
+    ("asInt", 6, Fixed),
+    ("attributes", 7, Of(ATTRIBUTE)),
+];
+const GAUGE: &Message = &[("dataPoints", 1, Of(POINT))];
+const SUM: &Message = &[
+    ("dataPoints", 1, Of(POINT)),
+    ("aggregationTemporality", 2, Int),
+    ("isMonotonic", 3, Bool),
+];
 const METRIC: &Message = &[
     ("name", 1, Text),
     ("description", 2, Text),
     ("unit", 3, Text),
+    ("gauge", 5, Of(GAUGE)),
+    ("sum", 7, Of(SUM)),
     ("histogram", 9, Of(HISTOGRAM)),
 ];
 const SCOPE_METRICS: &Message = &[("scope", 1, Of(SCOPE)), ("metrics", 2, Of(METRIC))];

@@ -10,6 +10,7 @@ use std::{
 
 use lodge_events::Event;
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -81,11 +82,11 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the exporter.
-    pub fn start(options: TraceOptions) -> Self {
+    /// Starts the exporter. A collector also gets the metrics that `counted` gives, in the shapes of [`otlp`](crate::otlp).
+    pub fn start(options: TraceOptions, counted: impl Fn() -> Vec<Value> + Send + Sync + 'static) -> Self {
         let (exporter, messages) = mpsc::channel(WAITING);
         let content = options.content;
-        tokio::spawn(export::run(options, messages));
+        tokio::spawn(export::run(options, messages, Box::new(counted)));
         Self { content, exporter }
     }
 
@@ -197,11 +198,14 @@ mod tests {
     async fn spans_are_made_where_nobody_waits_and_known_when_they_are_asked_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("traces.jsonl");
-        let traces = Traces::start(TraceOptions {
-            exporter: Exporter::File(path.clone()),
-            source: "s".into(),
-            content: false,
-        });
+        let traces = Traces::start(
+            TraceOptions {
+                exporter: Exporter::File(path.clone()),
+                source: "s".into(),
+                content: false,
+            },
+            Vec::new,
+        );
         let follower = traces.follower("one");
         follower.publish(&event(UserMessage::default()));
         assert_eq!(follower.unread.lock().events.len(), 1, "publishing only puts aside");
