@@ -22,9 +22,10 @@ use crate::{
     rpc::{Incoming, Params, Reply, RpcError},
 };
 
+const RESUME: &str = "session.resume";
 const DELETE: &str = "session.delete";
 /// Requests for a session that the client does not have open.
-pub(crate) const OPENING: [&str; 2] = ["session.resume", DELETE];
+pub(crate) const OPENING: [&str; 3] = [RESUME, "sessions.fork", DELETE];
 /// Requests that close a session.
 const CLOSING: [&str; 2] = ["session.destroy", DELETE];
 
@@ -127,15 +128,12 @@ impl Relay {
             (all.remove(&number), all.is_empty())
         };
         let Some(Asked { id, method }) = asked else { return };
-        let (closes, opens) = (CLOSING.contains(&method.as_str()), OPENING.contains(&method.as_str()));
-        let is_over = match &answer {
-            Ok(_) => {
-                self.is_open.fetch_or(opens && !closes, Ordering::Relaxed);
-                closes
-            }
-            // A session that is open stays open, and other waiting requests get responses.
-            Err(_) => opens && is_last && !self.is_open.load(Ordering::Relaxed),
-        };
+        if answer.is_ok() && method == RESUME {
+            self.is_open.store(true, Ordering::Relaxed);
+        }
+        let closes = answer.is_ok() && CLOSING.contains(&method.as_str());
+        // A session that is open stays open, and other waiting requests get responses.
+        let is_over = closes || is_last && !self.is_open.load(Ordering::Relaxed);
         ctx.peer.answer(&id, answer);
         if is_over {
             ctx.forget_relay(&self.session);

@@ -98,8 +98,21 @@ async fn an_app_works_with_a_session_of_another_host_and_goes_on_when_that_is_ki
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "ran\n");
 
+    // Whoever does not have it open copies it, and then has the copy.
+    let mut third = Sdk::connect(&two);
+    let copy = third.call("sessions.fork", json!({ "sessionId": session })).unwrap()["sessionId"].clone();
+    assert_ne!(copy, session);
+
     // There is one log, and the other host wrote none of it.
     assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+    third.call("session.resume", json!({ "sessionId": copy })).unwrap();
+    third
+        .call(
+            "session.send",
+            json!({ "sessionId": copy, "prompt": "say In the copy." }),
+        )
+        .unwrap();
+    said(&mut third, "In the copy.");
 
     // Its host is killed: the app is told by the end of its connection, and goes on with the host that it is connected to.
     one.running.kill();
@@ -111,10 +124,17 @@ async fn an_app_works_with_a_session_of_another_host_and_goes_on_when_that_is_ki
     other.call("session.resume", resume).unwrap();
     call(&mut other, "session.send", json!({ "prompt": "say Still here." }));
     said(&mut other, "Still here.");
-    let log = std::fs::read_to_string(&two.home.logs()[0]).unwrap();
+    let log = two
+        .home
+        .path()
+        .join("session-state")
+        .join(&session)
+        .join("events.jsonl");
+    let log = std::fs::read_to_string(log).unwrap();
     for words in ["From two.", "From one.", "Still here."] {
         assert!(log.contains(words), "{words}");
     }
+    assert!(!log.contains("In the copy."));
 }
 
 #[tokio::test(flavor = "multi_thread")]
