@@ -22,6 +22,7 @@ cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients 
                                       page python go java rust-sdk packages
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick,
                                       --record keeps the numbers for the chart in docs/
+cargo xtask bench fleet [--quick]     measures a fleet, on servers and hosts that it starts
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak accepted [ROUNDS]    kills the binary right after it accepted something, by each wire

@@ -12,5 +12,4 @@ mod listing;
 mod logs;
 mod owners;
 mod servers;
-mod speed;
 mod worker;

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod elsewhere;
+mod measured;
 mod moving;
 mod nats;
 mod stale;

@@ -8,6 +8,7 @@ pub(crate) mod chart;
 mod client;
 mod conversation;
 mod files;
+mod fleet;
 mod logs;
 mod measures;
 mod model;
@@ -80,6 +81,10 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("read_100mb_mb_per_s", 200.0, None),
     ("read_100mb_extra_mb", 250.0, None),
     ("completions_100000_ms", 20.0, None),
+    ("fleet_append_p50_ms", 2.0, None),
+    ("fleet_append_p99_ms", 15.0, None),
+    ("fleet_events_per_s", 5_000.0, None),
+    ("fleet_takeover_s", 20.0, None),
 ];
 
 /// Where the numbers of a recorded run are.
@@ -89,6 +94,9 @@ type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;
 
 /// Runs it. `--binary` measures another build; `--record` keeps the numbers for the chart in `docs/`.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
+    if let ["fleet", args @ ..] = args {
+        return fleet::run(args);
+    }
     if cfg!(debug_assertions) && !args.contains(&"--quick") {
         // The client shares the machine with what it measures, so it has to be a release build as well, unless this is only to
         // see that everything works.
@@ -124,7 +132,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
             "--record" => record = true,
             "--binary" => binary = Some(fs::canonicalize(args.next().context("--binary wants a path")?)?),
             _ => bail!(
-                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick] [--record] [--binary PATH]\nnames: rates, {}",
+                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick] [--record] [--binary PATH]\nnames: rates, {}\nor: cargo xtask bench fleet [--quick]",
                 names()
             ),
         }
