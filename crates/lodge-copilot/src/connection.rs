@@ -265,7 +265,7 @@ impl Connection {
             return self.request_here(method, id, params).await;
         };
         let relay = self.relays.lock().get(&session).cloned();
-        let is_wanted = relay.is_some() || relay::WANTING.contains(&method);
+        let is_wanted = relay.is_some() || relay::OPENING.contains(&method);
         if !is_wanted || !self.may_relay(method, &session) {
             return self.request_here(method, id, params).await;
         }
