@@ -214,9 +214,7 @@ pub(super) fn own_uri(named: Option<String>, thing: &str, own_scheme: Option<&st
     // What the host serves beneath a session.
     let is_beneath = |part: &&str| text.contains(part);
     if ["/changeset/", "/content/"].iter().any(is_beneath) || text.ends_with("/annotations") {
-        return refused(format!(
-            "{text} is reserved for a session's own channels: choose another URI"
-        ));
+        return refused(format!("{text} is reserved for parts of a session: choose another URI"));
     }
     Ok(text.into())
 }

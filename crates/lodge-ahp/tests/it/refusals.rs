@@ -195,7 +195,7 @@ async fn what_is_wrong_is_named_with_its_place() {
         (
             "createSession",
             json!({ "channel": "x:/1/changeset/session" }),
-            "x:/1/changeset/session is reserved for a session's own channels: choose another URI",
+            "x:/1/changeset/session is reserved for parts of a session: choose another URI",
         ),
         (
             "createSession",
