@@ -29,6 +29,23 @@ fn a_home_is_free_again_when_it_is_closed() {
 }
 
 #[test]
+fn a_home_whose_lock_somebody_deleted_is_made_whole_by_all_who_begin_sessions_then() {
+    let t = TestHome::new();
+    let ready = std::sync::Barrier::new(4);
+    for _ in 0..200 {
+        std::fs::remove_file(t.home.path().join("lodge.lock")).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    ready.wait();
+                    t.home.ensure().unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn reading_beside_a_host_sees_its_sessions_and_changes_nothing() {
     let t = TestHome::new();
     let mut log = t.store().create("s").unwrap();
