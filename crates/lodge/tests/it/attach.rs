@@ -6,13 +6,13 @@ use testkit::{Home, Random, Running};
 use crate::terminal::Terminal;
 
 /// A host on a home, and where it listens.
-struct Host {
-    running: Running,
+pub(crate) struct Host {
+    pub(crate) running: Running,
     port: String,
 }
 
 impl Host {
-    fn start(home: &Home) -> Self {
+    pub(crate) fn start(home: &Home) -> Self {
         Self::start_on(home, "0")
     }
 
@@ -33,7 +33,7 @@ impl Host {
     }
 }
 
-fn attach(home: &Home, args: &[&str]) -> Running {
+pub(crate) fn attach(home: &Home, args: &[&str]) -> Running {
     home.talk([&["attach"], args].concat())
 }
 
