@@ -176,3 +176,15 @@ test("agents are found in the directories that the app names", async ({ start, w
   const without = await create(client, { workingDirectory: work });
   assert.deepEqual((await caller(client, without.sessionId)("session.agent.list")).agents, []);
 });
+
+test("an app is told which files the rules hide from every tool", async ({ start, work, home }) => {
+  await mkdir(home, { recursive: true });
+  await writeFile(join(home, "permissions.toml"), 'exclude = [".env", "*.pem"]\n');
+  await writeFile(join(work, ".env"), "KEY=1\n");
+  const client = start();
+  const { session: chat } = await session(client, { workingDirectory: work });
+  const paths = [join(work, ".env"), join(work, "a.txt"), join(work, "sub", "new.pem"), join(work, ".env")];
+  const { available, checks } = await caller(client, chat.sessionId)("session.contentExclusion.checkPaths", { paths });
+  assert.equal(available, true);
+  assert.deepEqual(checks, paths.map((path, at) => ({ path, excluded: at !== 1 })));
+});
