@@ -12,10 +12,7 @@ mod requests;
 mod servers;
 mod terminals;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lodge_events::{
@@ -222,7 +219,7 @@ impl Turn {
 /// What came of a wish.
 enum Done {
     Nothing,
-    /// A question about this call of the program was answered. This may be done without asking again, in this turn.
+    /// A question about this call of the program was answered. This may be done for the call without asking again.
     Answered(String, Vec<Approved>),
     /// A person ended the turn.
     Rejected,
@@ -239,7 +236,6 @@ struct Work<'a> {
     thoughts: Thoughts,
     /// By the program's ids.
     calls: HashMap<String, Call>,
-    approved: HashSet<Approved>,
     terminals: Terminals,
     requests: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
     ended: bool,
@@ -255,7 +251,6 @@ impl<'a> Work<'a> {
             answer: Answer::default(),
             thoughts: Thoughts::default(),
             calls: HashMap::new(),
-            approved: HashSet::new(),
             terminals: Terminals::default(),
             requests: FuturesUnordered::new(),
             ended: false,
@@ -303,8 +298,7 @@ impl<'a> Work<'a> {
         match done {
             Done::Nothing => {}
             Done::Answered(call, approved) => {
-                self.approved.extend(approved);
-                self.answered(&call)?;
+                self.answered(&call, approved)?;
             }
             Done::Started(id, terminal) => self.terminals.add(id, terminal),
             Done::Rejected => return Err(Stop::Rejected),

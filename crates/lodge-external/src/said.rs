@@ -202,7 +202,7 @@ impl CallUpdate {
         let values = [&self.raw_input, &self.raw_output].into_iter().flatten().map(size_of);
         let parts = content.chain(places);
         // Each part takes some bytes, however little it says.
-        parts.map(|size| size + 64).chain(words).chain(values).sum()
+        self.tool_call_id.len() + parts.map(|size| size + 64).chain(words).chain(values).sum::<usize>()
     }
 
     /// An argument by one of its usual names.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{SHA256, digest};
 
 /// One thing that was allowed, exactly as people were asked about it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Approved {
     /// Running this line, variables and all, in this directory.
     Command { line: Digest, cwd: PathBuf },

@@ -11,11 +11,12 @@ use uuid::Uuid;
 
 use super::{
     MOST_OPEN, TURN_ID, Work,
+    approved::Approved,
     described::{Action, Recorded},
 };
 use crate::{tool_call, turn::Stop};
 
-/// So much may be known of all open calls.
+/// So much may be known of all calls of a turn.
 const MOST_BYTES: usize = 64 << 20;
 
 /// A call that has not ended.
@@ -27,6 +28,8 @@ pub(super) struct Call {
     recorded: Option<Recorded>,
     /// Questions about it that nobody has answered. What the program says of it meanwhile is recorded after the answer.
     asked: usize,
+    /// What people allowed for it, until it ends.
+    approved: Vec<Approved>,
     started: bool,
     ended: bool,
     /// What of its output is told.
@@ -41,12 +44,19 @@ impl Call {
             id: Uuid::new_v4().to_string(),
             recorded: None,
             asked: 0,
+            approved: Vec::new(),
             started: false,
             ended: false,
             told: 0,
             size: known.size(),
             known,
         }
+    }
+
+    /// Takes something away that was allowed for it, if it was.
+    pub(super) fn use_up(&mut self, what: &Approved) -> bool {
+        let at = self.approved.iter().position(|allowed| allowed == what);
+        at.map(|at| self.approved.swap_remove(at)).is_some()
     }
 }
 
@@ -108,9 +118,10 @@ impl<'a> Work<'a> {
     }
 
     /// A question about a call is answered: what the program said of the call meanwhile is recorded.
-    pub(super) fn answered(&mut self, id: &str) -> Result<(), LogError> {
+    pub(super) fn answered(&mut self, id: &str, approved: Vec<Approved>) -> Result<(), LogError> {
         if let Some(call) = self.calls.get_mut(id) {
             call.asked = call.asked.saturating_sub(1);
+            call.approved.extend(approved);
         }
         self.follow_call(id)
     }
@@ -148,7 +159,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let why = format!(
-            "The agent {} has more than {MOST_BYTES} bytes in open calls and was stopped.",
+            "The agent {} has more than {MOST_BYTES} bytes in its calls and was stopped.",
             self.agent
         );
         Err(super::failed(lodge_models::ErrorKind::Connection, why))
@@ -272,10 +283,11 @@ impl<'a> Work<'a> {
         self.turn.shared.recorder.record(complete)?;
         if let Some(call) = self.calls.get_mut(id) {
             call.ended = true;
+            call.approved.clear();
             // Only that it was there matters from now on.
             call.known = CallUpdate::default();
             call.recorded = None;
-            call.size = 0;
+            call.size = id.len();
         }
         Ok(())
     }

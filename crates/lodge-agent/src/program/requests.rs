@@ -17,25 +17,35 @@ use super::{
 };
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
 
-/// Whether something may be done.
-async fn permitted(shared: &Shared, request: PermissionRequest) -> Result<Result<(), Verdict>, LogError> {
-    if shared
-        .plan_refusal(shared.only_looks("bash", &Need::Ask(Box::new(request.clone()))))
-        .is_some()
-    {
-        return Ok(Err(Verdict::Denied(
-            "Plan mode: nothing may be changed yet.".to_owned(),
-        )));
+/// Whether something may be done. What people allowed before is not asked about again, but modes and rules hold for it, too.
+async fn permitted(
+    shared: &Shared,
+    request: PermissionRequest,
+    is_approved: bool,
+) -> Result<Result<(), Verdict>, LogError> {
+    let only_looks = shared.only_looks("bash", &Need::Ask(Box::new(request.clone())));
+    let by_plan = || match shared.plan_refusal(only_looks) {
+        Some(_) => Err(Verdict::Denied("Plan mode: nothing may be changed yet.".to_owned())),
+        None => Ok(()),
+    };
+    if let Err(refused) = by_plan() {
+        return Ok(Err(refused));
+    }
+    if is_approved {
+        return Ok(shared
+            .forbidden(&request)
+            .map_or(Ok(()), |why| Err(Verdict::Denied(why))));
     }
     let id = request_id(&shared.id, &Uuid::new_v4().to_string(), "permission");
     let is_command = matches!(request, PermissionRequest::Shell(_));
-    Ok(match shared.permit(&id, request.clone()).await? {
+    let verdict = match shared.permit(&id, request.clone()).await? {
         // Nothing confines what the program does, so what only looks harmless is asked about, too.
-        Verdict::Allowed { approved: false } if is_command => match shared.ask_permission(&id, request).await? {
-            Verdict::Allowed { .. } => Ok(()),
-            other => Err(other),
-        },
-        Verdict::Allowed { .. } => Ok(()),
+        Verdict::Allowed { approved: false } if is_command => shared.ask_permission(&id, request).await?,
+        verdict => verdict,
+    };
+    Ok(match verdict {
+        // The mode may have changed while somebody thought about it.
+        Verdict::Allowed { .. } => by_plan(),
         other => Err(other),
     })
 }
@@ -91,7 +101,7 @@ impl Work<'_> {
         let shared = self.turn.shared.clone();
         self.requests.push(Box::pin(async move {
             for question in questions {
-                if let Err(verdict) = permitted(&shared, question).await? {
+                if let Err(verdict) = permitted(&shared, question, false).await? {
                     reply.permit(false);
                     return Ok(match refused(verdict) {
                         (Done::Rejected, _) => Done::Rejected,
@@ -113,7 +123,7 @@ impl Work<'_> {
         };
         let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
         self.requests.push(Box::pin(async move {
-            if let Err(verdict) = permitted(&shared, action.question(None)).await? {
+            if let Err(verdict) = permitted(&shared, action.question(None), false).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -138,7 +148,7 @@ impl Work<'_> {
         let is_approved = self.is_approved(&action);
         let shared = self.turn.shared.clone();
         self.requests.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
+            if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -151,9 +161,12 @@ impl Work<'_> {
         }));
     }
 
-    /// Whether people allowed exactly this before. What they allowed is used up by it.
+    /// Whether people allowed exactly this for a call that has not ended. What they allowed is used up by it.
     fn is_approved(&mut self, action: &Action) -> bool {
-        action.approves().is_some_and(|what| self.approved.remove(&what))
+        let mut calls = self.calls.values_mut();
+        action
+            .approves()
+            .is_some_and(|what| calls.any(|call| call.use_up(&what)))
     }
 
     fn terminal(&mut self, wanted: NewTerminal, reply: Reply) {
@@ -166,7 +179,7 @@ impl Work<'_> {
         let is_approved = self.is_approved(&action);
         let (shared, cwd) = (self.turn.shared.clone(), self.cx().cwd);
         self.requests.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, action.question(None)).await? {
+            if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);

@@ -326,6 +326,11 @@ for n in 1 2 3 4 5 6 7; do
 printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
 printf '"toolCallId":"%s","rawInput":{"text":"%s"}}}}\n' "$n" "$big"
 done; sleep 100"#;
+    let labels = r#"big=$(head -c 10000000 /dev/zero | tr '\0' x)
+for n in 1 2 3 4 5 6 7; do
+printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
+printf '"toolCallId":"%s%s","status":"completed"}}}\n' "$n" "$big"
+done; sleep 100"#;
     let faults: &[(&str, &str, &str)] = &[
         ("crash", "echo boom >&2; exit 3", "code 3; its last output: boom"),
         (
@@ -340,7 +345,8 @@ done; sleep 100"#;
             r#"say '{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"no luck"}}'"#,
             "no luck",
         ),
-        ("hoards", hoards, "bytes in open calls"),
+        ("hoards", hoards, "bytes in its calls"),
+        ("labels", labels, "bytes in its calls"),
         ("lies", &lies, ""),
     ];
     let scripts: Vec<String> = faults

@@ -293,3 +293,49 @@ fn a_request_that_names_more_than_one_thing_is_shown_whole_and_allowed_once() {
     let last = answers.lines().last().unwrap();
     assert!(last.contains("cancelled"), "nobody allowed it for ever: {last}");
 }
+
+#[test]
+fn what_was_allowed_for_a_call_ends_with_the_call_and_yields_to_plan_mode() {
+    let home = Home::new();
+    let execute =
+        |id: &str, command: &str| json!({ "toolCallId": id, "kind": "execute", "rawInput": { "command": command } });
+    let ended = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+        "sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "completed" } } });
+    let run = |id: u64, command: &str| ask(id, "terminal/create", json!({ "command": command }));
+    let steps = [
+        permission(10, execute("a", "touch one")),
+        // The agent says that it did it by itself.
+        format!("say '{ended}'\n"),
+        run(11, "touch one"),
+        permission(12, execute("b", "touch two")),
+        permission(13, execute("c", "touch three")),
+        run(14, "touch two"),
+    ];
+    let script = format!("{GREETING}{}{END}", steps.concat());
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "sly");
+    let prompt = editor.prompt(&session, "go");
+    for (expected, option) in [
+        ("touch one", "allow-once"),
+        ("touch one", "deny"),
+        ("touch two", "allow-once"),
+    ] {
+        let question = editor.question("session/request_permission");
+        assert!(shown(&question).contains(expected), "{expected}: {question}");
+        editor.answer(&question, selected(option));
+    }
+    let question = editor.question("session/request_permission");
+    assert!(shown(&question).contains("touch three"), "{question}");
+    editor.call("session/set_mode", json!({ "sessionId": session, "modeId": "plan" }));
+    editor.answer(&question, selected("allow-once"));
+    assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
+    let answers = std::fs::read_to_string(home.work().join("answers")).unwrap();
+    let answers: Vec<&str> = answers.lines().collect();
+    for (answer, part) in answers.iter().zip(["\"y\"", "denied", "\"y\"", "\"n\"", "Plan mode"]) {
+        assert!(answer.contains(part), "{part}: {answers:#?}");
+    }
+    assert_eq!(answers.len(), 5, "{answers:#?}");
+    assert!(!home.work().join("two").exists());
+}
