@@ -103,7 +103,10 @@ impl Turn {
     pub(crate) async fn work_by(&self, program: &Program) -> Result<(), Stop> {
         let shared = &self.shared;
         let mut slot = shared.program.clone().lock_owned().await;
-        if !slot.as_ref().is_some_and(Running::is_alive) {
+        let settings = shared.settings();
+        let is_of_use =
+            |running: &Running| running.is_alive() && running.is_in(&settings.cwd, &settings.additional_directories);
+        if !slot.as_ref().is_some_and(is_of_use) {
             *slot = None;
             *slot = Some(self.start_program(program).await?);
         }

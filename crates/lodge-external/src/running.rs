@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -130,6 +130,8 @@ pub struct Running {
     /// Whether it knows what was said before.
     is_continued: bool,
     takes_images: bool,
+    /// The session's directory, and the others as far as it was told of them.
+    place: (PathBuf, Option<Vec<PathBuf>>),
     prompt: Option<PeerRequest>,
     /// How the last one was answered; nothing where the program ended first.
     answer: Option<Result<Value, Error>>,
@@ -182,6 +184,7 @@ impl Running {
             session_id,
             is_continued: false,
             takes_images: false,
+            place: (start.cwd.clone(), None),
             prompt: None,
             answer: None,
         };
@@ -210,6 +213,7 @@ impl Running {
         if takes_directories && !start.additional_directories.is_empty() {
             place["additionalDirectories"] = json!(start.additional_directories);
         }
+        self.place.1 = takes_directories.then_some(start.additional_directories);
         let way = match (can.session_capabilities.resume, can.load_session) {
             (Some(_), _) => Some("session/resume"),
             (None, true) => Some("session/load"),
@@ -297,6 +301,12 @@ impl Running {
     /// Whether it knows what was said in the conversation before it was started.
     pub fn is_continued(&self) -> bool {
         self.is_continued
+    }
+
+    /// Whether it works in these directories, as far as it knows.
+    pub fn is_in(&self, cwd: &Path, additional: &[PathBuf]) -> bool {
+        let (known, others) = &self.place;
+        known == cwd && others.as_ref().is_none_or(|others| others == additional)
     }
 
     /// Whether images can be sent.

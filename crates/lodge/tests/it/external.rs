@@ -552,3 +552,31 @@ fn a_call_that_was_completed_is_so_also_if_its_question_is_still_open() {
     assert_eq!(ends[0]["data"]["success"], true, "{}", ends[0]);
     assert_eq!(ends[0]["data"]["result"]["content"], "all done", "{}", ends[0]);
 }
+
+#[test]
+fn an_agent_works_where_its_session_is() {
+    let home = Home::new();
+    let below = home.work().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let places = home.work().join("places");
+    let script = format!(
+        r#"{GREETING}
+pwd >> {}
+say '{{"jsonrpc":"2.0","id":3,"result":{{"stopReason":"end_turn"}}}}'
+read -r line; say '{{"jsonrpc":"2.0","id":4,"result":{{"stopReason":"end_turn"}}}}'
+while read -r line; do :; done"#,
+        places.display()
+    );
+    configure(&home, &[("stays", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "stays");
+    for cwd in [home.work().to_path_buf(), below.clone()] {
+        let load = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
+        editor.call("session/load", load);
+        assert_eq!(editor.stops(&session, "go"), "end_turn");
+    }
+    let known = std::fs::read_to_string(places).unwrap();
+    let expected = format!("{}\n{}\n", home.work().display(), below.display());
+    assert_eq!(known, expected);
+}
