@@ -441,25 +441,17 @@ impl Shared {
         }
         let mut skills: Vec<Skill> = self.skills().into_iter().map(|(skill, _)| skill).collect();
         skills.retain(|skill| wanted.contains(&skill.name));
-        let model = self.settings.lock().model.info().id.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let invoked = |skill: Skill| {
+            let read = |skill: Skill| {
                 let content = skill
                     .content()
                     .inspect_err(|error| tracing::warn!(%error, "a skill cannot be read"));
-                Some(SkillInvoked {
-                    content: content.ok()?,
-                    path: skill.path.to_string_lossy().into_owned(),
-                    model: Some(model.clone()),
-                    source: Some(skill.source.as_str().to_owned()),
-                    description: Some(skill.description),
-                    name: skill.name,
-                    trigger: Some(SkillTrigger::ContextLoad),
-                    ..SkillInvoked::default()
-                })
+                Some((content.ok()?, skill))
             };
-            skills.into_iter().filter_map(invoked).collect()
+            skills.into_iter().filter_map(read).collect::<Vec<_>>()
         });
-        read.await.unwrap_or_default()
+        let read = read.await.unwrap_or_default().into_iter();
+        read.map(|(content, skill)| self.skill_invoked(&skill, content, SkillTrigger::ContextLoad))
+            .collect()
     }
 }

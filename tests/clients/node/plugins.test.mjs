@@ -19,7 +19,7 @@ async function plugin(root, name) {
   };
   await write("plugin.json", { name, version: "1.0.0" });
   await write(`skills/${name}-skill/SKILL.md`, `---\nname: ${name}-skill\ndescription: Greets\n---\nSay hello.\n`);
-  await write(`agents/${name}-agent.md`, `---\nname: ${name}-agent\ndescription: Helps\n---\nYou help.\n`);
+  await write(`agents/${name}-agent.md`, `---\nname: ${name}-agent\ndescription: Helps\nskills: [${name}-skill]\n---\nYou help.\n`);
   await write("hooks.json", {
     version: 1,
     hooks: { userPromptSubmitted: [{ type: "command", bash: 'cat > /dev/null; echo "$CLAUDE_PLUGIN_ROOT" > hooked' }] },
@@ -55,8 +55,10 @@ test("a session has all that its plugins bring, and others have nothing of it", 
   assert.equal((await readFile(join(work, "hooked"), "utf8")).trim(), root);
 
   await ask(chat, 'call skill {"skill":"pack-skill"} then say loaded');
-  const { pluginName, pluginVersion } = ofType(events, "skill.invoked")[0].data;
-  assert.deepEqual([pluginName, pluginVersion], ["pack", "1.0.0"]);
+  await chat.rpc.agent.select({ name: "pack-agent" });
+  await ask(chat, "say helped");
+  const invoked = ofType(events, "skill.invoked").map(({ data }) => [data.trigger, data.pluginName, data.pluginVersion]);
+  assert.deepEqual(invoked, [["agent-invoked", "pack", "1.0.0"], ["context-load", "pack", "1.0.0"]]);
 
   const { session: plain } = await session(client);
   assert.deepEqual((await plain.rpc.plugins.list()).plugins, []);

@@ -281,6 +281,26 @@ impl Shared {
         Err(format!("Unknown agent type: {kind}. Valid types: {}", names.join(", ")))
     }
 
+    /// What the log says of a skill whose text the model gets.
+    pub(crate) fn skill_invoked(&self, skill: &Skill, content: String, trigger: SkillTrigger) -> SkillInvoked {
+        let settings = self.settings.lock();
+        let mut plugins = settings.customization.all_plugins();
+        let plugin = plugins.find(|plugin| skill.path.starts_with(&plugin.root));
+        SkillInvoked {
+            name: skill.name.clone(),
+            plugin_name: plugin.map(|plugin| plugin.name.clone()),
+            plugin_version: plugin.and_then(|plugin| plugin.version.clone()),
+            model: Some(settings.model.info().id.clone()),
+            path: skill.path.to_string_lossy().into_owned(),
+            content,
+            disable_model_invocation: skill.disable_model_invocation.then_some(true),
+            source: Some(skill.source.as_str().to_owned()),
+            description: Some(skill.description.clone()),
+            trigger: Some(trigger),
+            ..SkillInvoked::default()
+        }
+    }
+
     /// Puts a skill's text into the conversation. The inner error says why it cannot be read.
     pub(crate) async fn invoke_skill(
         &self,
@@ -293,25 +313,9 @@ impl Shared {
             Ok(Err(error)) => return Ok(Err(error)),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let plugin = {
-            let settings = self.settings.lock();
-            let plugins = settings.customization.all_plugins();
-            let mut found = plugins.filter(|plugin| skill.path.starts_with(&plugin.root));
-            found.next().map(|plugin| (plugin.name.clone(), plugin.version.clone()))
-        };
-        let (plugin_name, plugin_version) = plugin.map_or((None, None), |(name, version)| (Some(name), version));
         self.recorder.record(SkillInvoked {
-            name: skill.name.clone(),
-            plugin_name,
-            plugin_version,
-            model: Some(self.settings.lock().model.info().id.clone()),
-            path: skill.path.to_string_lossy().into_owned(),
-            content,
             allowed_tools: (!skill.allowed_tools.is_empty()).then(|| skill.allowed_tools.clone()),
-            disable_model_invocation: skill.disable_model_invocation.then_some(true),
-            source: Some(skill.source.as_str().to_owned()),
-            description: Some(skill.description.clone()),
-            trigger: Some(trigger),
+            ..self.skill_invoked(skill, content, trigger)
         })?;
         self.permissions.lend(skill.rules());
         Ok(Ok(()))
