@@ -7,7 +7,10 @@
 //! A description is clear if it names all files, commands and addresses that the request names. Otherwise people see the
 //! whole request, in the program's own words.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use lodge_events::{CustomToolPermission, PermissionRequest};
 use lodge_external::{CallContent, CallUpdate, NewTerminal, quoted};
@@ -223,7 +226,12 @@ impl Work<'_> {
             cwd: cx.cwd.clone(),
             ..Shown::of([command, place])
         };
-        let (_, action) = self.command(command, place).ok().filter(|_| shown.covers_all(known))?;
+        // Some agents say which files a command is about. Who reads the command sees those that are words of it.
+        let mentioned = mentioned_files(command, &cx.cwd.join(place));
+        let is_seen = |path: &str| shown.names(path) || mentioned.contains(&cx.cwd.join(path));
+        let no_changes = known.changes().next().is_none();
+        let is_clear = no_changes && shown.covers_input(known) && known.files().all(is_seen);
+        let (_, action) = self.command(command, place).ok().filter(|_| is_clear)?;
         Some(vec![action])
     }
 
@@ -290,6 +298,13 @@ fn named_files(known: &CallUpdate, cx: &ToolCx) -> BTreeSet<PathBuf> {
     let names = ["path", "file_path", "filePath", "filepath", "abs_path", "absolute_path"];
     let arguments = names.iter().filter_map(|name| known.argument(&[name]));
     known.files().chain(arguments).map(|path| cx.cwd.join(path)).collect()
+}
+
+/// Files whose paths are words of a command that runs in this directory.
+fn mentioned_files(command: &str, directory: &Path) -> BTreeSet<PathBuf> {
+    let words = command.split(|c: char| c.is_whitespace() || "'\"`;&|<>()=:,".contains(c));
+    let words = words.filter(|word| !word.is_empty());
+    words.map(|word| directory.join(word)).collect()
 }
 
 /// Reading a file for the program.

@@ -229,6 +229,30 @@ fn a_request_that_names_more_than_one_thing_is_shown_whole_and_allowed_once() {
         ),
         (
             call(
+                "execute",
+                json!({ "command": "touch h" }),
+                json!({ "locations": [{ "path": place("h") }] }),
+            ),
+            "touch h",
+        ),
+        (
+            call(
+                "execute",
+                json!({ "command": "touch h" }),
+                json!({ "locations": [{ "path": place("hidden") }] }),
+            ),
+            "/hidden",
+        ),
+        (
+            call(
+                "execute",
+                json!({ "command": "touch k" }),
+                json!({ "content": [change("k", Value::Null, "new")] }),
+            ),
+            "+new",
+        ),
+        (
+            call(
                 "read",
                 json!({ "path": "/etc/shadow" }),
                 json!({ "locations": [{ "path": place("README") }] }),
@@ -280,7 +304,7 @@ fn a_request_that_names_more_than_one_thing_is_shown_whole_and_allowed_once() {
     for (lie, part) in &lies {
         let question = editor.question("session/request_permission");
         assert!(shown(&question).contains(part), "{part} of {lie}: {}", shown(&question));
-        let is_clear = ["a B c", "/sub && touch d", "/etc/shadow"].contains(part);
+        let is_clear = ["a B c", "/sub && touch d", "/etc/shadow", "touch h"].contains(part);
         let title = question["params"]["toolCall"]["title"].as_str().unwrap();
         assert_eq!(title == "Agent sly", !is_clear, "{title}");
         let option = if is_clear { "allow-once" } else { "allow-session" };
