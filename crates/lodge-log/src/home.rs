@@ -115,8 +115,6 @@ impl Home {
         // Only one at a time: two would keep each other from taking the new lock.
         let mut lock = lock.lock();
         let path = HomeLock::path(&self.path);
-        // One at a time looks: who comes second must not find the home locked by the first.
-        let mut lock = lock.lock();
         if !path.try_exists().map_err(LogError::io("look for", &path))? {
             // Our lock is on a file that nobody can find any more: a second host would not be stopped by it.
             *lock = HomeLock::take(&self.path, self.exclusive)?;
