@@ -184,7 +184,7 @@ async fn what_clients_own_they_are_asked_for() {
         a.response(id).await.unwrap_err()["message"]
             .as_str()
             .unwrap()
-            .contains("gone")
+            .contains("has disconnected")
     );
     // Answers to nothing harm nobody.
     a.send_text(json!({ "jsonrpc": "2.0", "id": 77, "result": {} }).to_string())

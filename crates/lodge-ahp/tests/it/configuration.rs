@@ -133,7 +133,7 @@ async fn a_session_in_a_worktree_works_there_and_its_work_is_never_lost() {
     assert!(
         a.refused(&session, change(json!({ "isolation": "folder" })))
             .await
-            .contains("stays")
+            .contains("cannot change where it works")
     );
     // Clients reach what the session works on.
     let write =
@@ -544,7 +544,7 @@ async fn policy_that_an_app_brought_holds_for_clients_here_too() {
     agent.supply(Supply::Managed(Some(policy))).await.unwrap();
     let all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     let refusal = a.refused(&session, all.clone()).await;
-    assert!(refusal.contains("policy forbids"), "{refusal}");
+    assert!(refusal.contains("policy does not allow"), "{refusal}");
     a.say(&chat, "t2", "call bash {\"command\":\"mkdir made\"} then say done")
         .await;
     let asked = a.action("chat/toolCallReady").await;
