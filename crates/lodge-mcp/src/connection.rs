@@ -15,8 +15,7 @@ use rmcp::{
         RunningServiceCancellationToken, RxJsonRpcMessage, ServiceError, TxJsonRpcMessage,
     },
     transport::{
-        StreamableHttpClientTransport, Transport as Wire, async_rw::AsyncRwTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
+        StreamableHttpClientTransport, Transport as Wire, streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
 use serde_json::Value;
@@ -31,8 +30,9 @@ use crate::{
     owner::Owner,
     rate_limit::{MessageLimit, RateLimited},
     sse::SseWire,
+    stdio::StdioWire,
     surroundings::Surroundings,
-    tasks::{ObservedOutput, TaskOnly},
+    tasks::TaskOnly,
 };
 
 /// The longest message a server may send.
@@ -145,10 +145,8 @@ pub(crate) async fn connect(
             let launch = around.launch(&config.transport).unwrap_or_default();
             let (process, stdout, stdin) = Process::start(&launch)
                 .map_err(|error| McpError::Failed(format!("cannot start `{command}`: {error}")))?;
-            let stdout = ObservedOutput::new(RateLimited::new(stdout), tasks.clone());
-            let wire = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES);
             let wire = Guarded {
-                inner: wire,
+                inner: StdioWire::new(RateLimited::new(stdout), stdin, tasks.clone()),
                 limit: MessageLimit::new(),
                 list_changes: list_changes.clone(),
             };

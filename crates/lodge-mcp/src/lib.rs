@@ -18,6 +18,7 @@ mod owner;
 mod rate_limit;
 mod servers;
 mod sse;
+mod stdio;
 mod surroundings;
 mod tasks;
 

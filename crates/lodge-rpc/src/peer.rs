@@ -78,7 +78,8 @@ impl Peer {
         }))
     }
 
-    fn send(&self, message: &impl Serialize) {
+    /// Queues a message as it is. Nobody waits for the other side to read it.
+    pub fn send(&self, message: &impl Serialize) {
         let mut line = match serde_json::to_vec(message) {
             Ok(line) => line,
             Err(error) => return tracing::error!(%error, "cannot write a message"),
@@ -195,6 +196,11 @@ impl Peer {
         // Whoever waits for an answer waits no longer.
         self.0.requests.lock().open.clear();
         self.0.written.notify_waiters();
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.is_cancelled()
     }
 
     /// Waits until the connection has ended.

@@ -218,6 +218,16 @@ async fn a_server_with_a_bad_start_fails_and_the_others_work() {
 }
 
 #[tokio::test]
+async fn lines_that_are_no_messages_are_never_answered() {
+    // Such a server prints some for each message that it gets: answers to them would be answered for ever.
+    let (servers, _) = servers(&[("s", "talks nonsense between")]);
+    servers.ready(LONG).await;
+    let corrected = told_to(&servers, "s", "corrected").await.expect("an answer");
+    assert_eq!(text(&corrected), "0");
+    servers.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
     let mute = [("mute", "never answers"), ("flood", "fills its pipe without a line")];
     let (servers, _) = servers_within(&mute, Some(Duration::from_secs(2)));
@@ -344,6 +354,25 @@ async fn a_hanging_tool_runs_out_of_time_and_a_babbling_one_is_heard_in_moderati
     let heard = heard.lock();
     assert!(!heard.is_empty() && heard.len() < 2_000, "{}", heard.len());
     assert_eq!(heard[0], "step 0");
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_more_costs_a_call_its_time_limit_and_no_more() {
+    let (servers, _) = servers(&[]);
+    let short = ServerConfig {
+        timeout: Some(Duration::from_millis(300)),
+        ..config("is kind")
+    };
+    servers.add(vec![configured("deaf", short)]);
+    servers.ready(LONG).await;
+    // The second call does not fit into the pipe.
+    for long in [0, 1 << 20] {
+        let arguments = json!({"what": "read nothing more", "long": "x".repeat(long)});
+        let called = tokio::time::timeout(LONG, servers.call("deaf", call("do", arguments))).await;
+        let error = called.expect("nobody waits for ever").expect_err("too late");
+        assert!(matches!(error, McpError::TimedOut { .. }), "{error}");
+    }
+    servers.shutdown().await;
 }
 
 #[tokio::test]

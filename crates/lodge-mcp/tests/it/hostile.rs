@@ -30,6 +30,8 @@ struct Server {
     temper: String,
     /// Whether it has one tool more than at first.
     grown: Cell<bool>,
+    /// How often it was told that a message of its own is wrong.
+    corrected: Cell<usize>,
 }
 
 impl Server {
@@ -65,6 +67,9 @@ impl Server {
             let Ok(message) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
+            if message.get("error").is_some() {
+                self.corrected.set(self.corrected.get() + 1);
+            }
             if self.is("talks nonsense between") {
                 let _ = writeln!(
                     out,
@@ -158,6 +163,9 @@ impl Server {
                 std::process::exit(9)
             }
             Some("hang") => return None,
+            Some("read nothing more") => loop {
+                std::thread::sleep(Duration::from_secs(1));
+            },
             Some("babble") => {
                 for step in 0..20_000 {
                     let told = json!({"jsonrpc": "2.0", "method": "notifications/progress",
@@ -185,6 +193,7 @@ impl Server {
                 let _ = out.flush();
                 text(next_line().unwrap_or_default().trim().to_owned())
             }
+            Some("corrected") => text(self.corrected.get().to_string()),
             Some("huge") => text("x".repeat(20 << 20)),
             Some("lie") => json!(42),
             Some("refuse") => {

@@ -52,6 +52,7 @@ pub struct Cluster {
     servers: Vec<Server>,
     /// The way that each server takes to each other one.
     routes: BTreeMap<(usize, usize), Proxy>,
+    _ports: Ports,
 }
 
 struct Server {
@@ -104,10 +105,11 @@ impl Cluster {
             .prefix("lodge-nats-")
             .tempdir()
             .expect("a temporary directory");
+        let mut ports = Ports::reserve();
         let servers: Vec<Server> = (0..settings.servers)
             .map(|_| Server {
-                client_port: free_port(),
-                route_port: free_port(),
+                client_port: ports.next(),
+                route_port: ports.next(),
                 process: None,
             })
             .collect();
@@ -121,6 +123,7 @@ impl Cluster {
             users: users.to_owned(),
             servers,
             routes,
+            _ports: ports,
         };
         for server in 0..settings.servers {
             fs::write(cluster.config(server), cluster.configuration(server)).expect("a configuration");
@@ -326,11 +329,32 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
 }
 
-/// A port that nobody uses, and that the system gives to no connection and no other test meanwhile: it hands out ports from
-/// 32768 on.
-fn free_port() -> u16 {
-    let bound = std::iter::repeat_with(|| 10_000 + (uuid::Uuid::new_v4().as_u128() % 22_000) as u16)
-        .find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    let listener = bound.expect("an endless iterator ends with a port");
-    listener.local_addr().expect("a bound listener has an address").port()
+/// Ports for one cluster. The first of a block of ports is bound as long as the cluster lives: whoever has it, has the block. The
+/// system gives none of them to a connection, because it hands out ports from 32768 on.
+struct Ports {
+    _first: TcpListener,
+    rest: std::ops::Range<u16>,
+}
+
+impl Ports {
+    const BLOCK: u16 = 16;
+
+    fn reserve() -> Self {
+        let blocks = (32_000 - 10_000) / Self::BLOCK;
+        let first = std::iter::repeat_with(|| (uuid::Uuid::new_v4().as_u128() % u128::from(blocks)) as u16)
+            .map(|block| 10_000 + block * Self::BLOCK)
+            .find_map(|port| Some((TcpListener::bind(("127.0.0.1", port)).ok()?, port)));
+        let (listener, port) = first.expect("an endless iterator ends with a block");
+        Self {
+            _first: listener,
+            rest: port + 1..port + Self::BLOCK,
+        }
+    }
+
+    /// The next port of the block that no other program has.
+    fn next(&mut self) -> u16 {
+        self.rest
+            .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+            .expect("a block has more ports than a cluster needs")
+    }
 }
