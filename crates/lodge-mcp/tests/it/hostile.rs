@@ -65,7 +65,8 @@ impl Server {
             let Ok(message) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
-            if self.is("talks nonsense between") {
+            // Each piece of nonsense may be answered with an error. Whoever answers those, too, never comes to an end.
+            if self.is("talks nonsense between") && message.get("error").is_none() {
                 let _ = writeln!(
                     out,
                     "{{\"half\": \nnot json at all\n\u{1F980}\n[]\n{{\"jsonrpc\":\"2.0\"}}"
