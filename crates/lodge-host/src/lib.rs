@@ -129,7 +129,7 @@ pub use lodge_trust::{Gate, Origin, Standing, Startable};
 pub mod mcp {
     pub use lodge_mcp::{
         Admitted, AuthReason, AuthRequest, Call, Configured, LoginOptions, Logins, McpError, OauthClient, Remote,
-        Secret, ServerConfig, ServerInfo, Servers, Source, Status, Tool, Transport, check_name,
+        Secret, ServerConfig, ServerInfo, Servers, Source, Status, Tool, Transport, check_name, installations,
     };
 
     /// Files that describe servers.

@@ -29,6 +29,7 @@ mod history;
 mod jail;
 mod join;
 mod kept;
+mod mcp;
 mod models;
 mod neighbours;
 mod one_truth;
