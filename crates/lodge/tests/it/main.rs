@@ -29,6 +29,7 @@ mod history;
 mod jail;
 mod join;
 mod kept;
+mod ledger;
 mod mcp;
 mod models;
 mod neighbours;
