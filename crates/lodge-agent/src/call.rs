@@ -30,7 +30,11 @@ use crate::{
 };
 
 /// Number of attempts of a call.
-const TRIES: u32 = 5;
+const TRIES: u32 = 6;
+/// The first wait after a broken connection, and after an error that the server reported. Each further wait is twice as long,
+/// so that all of them take 6 and 31 seconds: as long as the Copilot CLI takes.
+const AFTER_BREAK: Duration = Duration::from_millis(200);
+const AFTER_REPORT: Duration = Duration::from_secs(1);
 /// The longest wait that a server can impose on a turn; beyond it, the error is reported instead.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Progress in bytes is reported in these steps, not for every chunk: it is only a hint, and each event goes to every
@@ -362,7 +366,7 @@ impl Turn {
             {
                 compacted = true;
             } else {
-                let wait = error.retry_after.unwrap_or_else(|| backoff(attempt));
+                let wait = error.retry_after.unwrap_or_else(|| backoff(&error, attempt));
                 if !error.retryable || attempt >= TRIES || wait > LONGEST_WAIT {
                     return Err(Stop::Model(Box::new(error)));
                 }
@@ -712,8 +716,11 @@ pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
     }
 }
 
-fn backoff(attempt: u32) -> Duration {
-    Duration::from_millis(250 << attempt.min(6))
+/// The wait before an attempt, counted from 1, if the server does not name one.
+fn backoff(error: &ModelError, attempt: u32) -> Duration {
+    let reported = error.status.is_some() || error.kind == ErrorKind::RateLimit;
+    let first = if reported { AFTER_REPORT } else { AFTER_BREAK };
+    first * (1 << (attempt - 1))
 }
 
 fn retry_reason(kind: ErrorKind) -> &'static str {
@@ -721,5 +728,23 @@ fn retry_reason(kind: ErrorKind) -> &'static str {
         ErrorKind::RateLimit => "rate_limit",
         ErrorKind::ContextLimit => "context_limit",
         _ => "streaming_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_waits_together_are_as_long_as_those_of_the_copilot_cli() {
+        let error = |kind| ModelError::new(kind, "no");
+        for (error, milliseconds) in [
+            (error(ErrorKind::Connection), 6_200),
+            (error(ErrorKind::Connection).with_status(503), 31_000),
+            (error(ErrorKind::RateLimit), 31_000),
+        ] {
+            let waits: Duration = (1..TRIES).map(|attempt| backoff(&error, attempt)).sum();
+            assert_eq!(waits, Duration::from_millis(milliseconds), "{error:?}");
+        }
     }
 }

@@ -86,13 +86,17 @@ impl Shared {
             for plugin in &plugins {
                 files.read_plugin(plugin, &cwd);
             }
-            files
+            let left_out = plugins.iter().filter_map(Plugin::language_servers_left_out);
+            (files, left_out.collect::<Vec<_>>())
         };
-        let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+        let (files, left_out) = tokio::task::spawn_blocking(read).await.unwrap_or_default();
         let problems = files.problems.clone();
         *self.hooks.files.lock() = files;
         for message in problems {
             self.warn_once("hooks", message)?;
+        }
+        for message in left_out {
+            self.warn_once("plugins", message)?;
         }
         Ok(())
     }

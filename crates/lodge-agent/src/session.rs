@@ -1,7 +1,7 @@
 //! The session: state shared by the actor and the turn it runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
@@ -196,12 +196,16 @@ impl Shared {
     pub(crate) fn context_size(&self, system_bytes: usize, tools: &[ToolSpec]) -> Result<ContextSize, LogError> {
         let (messages, conversation) = self.recorder.size()?;
         let bytes = |spec: &ToolSpec| spec.name.len() + spec.description.len() + json_len(&spec.parameters);
+        let mcp: HashSet<String> = self.mcp_tools().into_iter().map(|(spec, _)| spec.name).collect();
+        let of_mcp = |spec: &&ToolSpec| mcp.contains(&spec.name);
+        let mcp_tools: usize = tools.iter().filter(of_mcp).map(bytes).sum();
         let tools: usize = tools.iter().map(bytes).sum();
         Ok(ContextSize {
             messages: messages as u64,
             conversation,
             system: system_bytes as u64 / 4,
             tools: tools as u64 / 4,
+            mcp_tools: mcp_tools as u64 / 4,
         })
     }
 
@@ -297,6 +301,8 @@ pub struct ContextSize {
     pub system: u64,
     /// Tokens of the tools' definitions.
     pub tools: u64,
+    /// Those of them that are tools of MCP servers.
+    pub mcp_tools: u64,
 }
 
 impl ContextSize {

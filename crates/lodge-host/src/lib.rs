@@ -66,7 +66,7 @@ pub use choices::{APPROVALS, MODES};
 pub use client_storage::{
     LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files,
 };
-pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
+pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files, is_mcp_prompt};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use counter::Counter;
@@ -129,7 +129,7 @@ pub use lodge_trust::{Gate, Origin, Standing, Startable};
 pub mod mcp {
     pub use lodge_mcp::{
         Admitted, AuthReason, AuthRequest, Call, Configured, LoginOptions, Logins, McpError, OauthClient, Remote,
-        Secret, ServerConfig, ServerInfo, Servers, Source, Status, Tool, Transport, check_name,
+        Secret, ServerConfig, ServerInfo, Servers, Source, Status, Tool, Transport, check_name, installations,
     };
 
     /// Files that describe servers.

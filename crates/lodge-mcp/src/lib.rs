@@ -29,7 +29,7 @@ pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
 pub use lodge_trust::Admitted;
 pub use oauth::{Login, LoginOptions, Logins};
 pub use owner::{Elicitation, ElicitationAnswer, List, Owner, Sampling};
-pub use servers::Servers;
+pub use servers::{Servers, installations};
 pub use surroundings::Surroundings;
 
 /// Why a server did not do what was asked of it.

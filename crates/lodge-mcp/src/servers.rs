@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use self::entry::{Entry, State};
+pub use self::lifecycle::installations;
 use crate::{
     McpError,
     call::{Call, CallResult},
@@ -28,8 +29,7 @@ use crate::{
 
 /// How long a server may take to start and to list its tools.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// The same for one that may have to be installed first: ending an installation in the middle leaves a cache behind that no
-/// later start gets over.
+/// The same for one that may have to be installed first.
 const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Programs that install what they run.
 const INSTALLERS: [&str; 14] = [
@@ -42,18 +42,13 @@ const ATTEMPTS: u32 = 3;
 /// How long a session waits for its servers to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// How long this server may take to start.
-fn start_limit(config: &ServerConfig) -> Duration {
-    match &config.transport {
-        Transport::Stdio { command, .. } => {
-            let program = Path::new(command).file_stem().unwrap_or_default().to_string_lossy();
-            match INSTALLERS.contains(&&*program) {
-                true => INSTALL_LIMIT,
-                false => START_LIMIT,
-            }
-        }
-        Transport::Http(_) | Transport::Sse(_) => START_LIMIT,
-    }
+/// Whether this server may have to be installed when it starts.
+fn installs(config: &ServerConfig) -> bool {
+    let Transport::Stdio { command, .. } = &config.transport else {
+        return false;
+    };
+    let program = Path::new(command).file_stem().unwrap_or_default().to_string_lossy();
+    INSTALLERS.contains(&&*program)
 }
 
 /// The servers of a session. Cheap to clone; when the last clone is gone all of them end.
@@ -441,17 +436,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_have_to_be_installed_first_has_more_time() {
+    fn what_may_have_to_be_installed_is_known_by_its_program() {
         for (command, expected) in [
-            ("npx", INSTALL_LIMIT),
-            ("/usr/local/bin/uvx", INSTALL_LIMIT),
-            ("npx.cmd", INSTALL_LIMIT),
-            ("docker", INSTALL_LIMIT),
-            ("node", START_LIMIT),
-            ("./server", START_LIMIT),
+            ("npx", true),
+            ("/usr/local/bin/uvx", true),
+            ("npx.cmd", true),
+            ("docker", true),
+            ("node", false),
+            ("./server", false),
         ] {
             let config = ServerConfig::read(&serde_json::json!({"command": command})).expect("a server");
-            assert_eq!(start_limit(&config), expected, "{command}");
+            assert_eq!(installs(&config), expected, "{command}");
         }
     }
 }

@@ -214,6 +214,7 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
             // A session that was only rewound was not resumed, so it is not ended either.
             let ends = !matches!(command, Command::Sessions(SessionsCommand::Rewind { .. }));
             let code = guest::execute(&host, command, &hello.input, &mut console).await;
+            installed().await;
             if ends {
                 host.shutdown().await;
             }
@@ -221,6 +222,21 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
             code.map(ExitCode::from)
         }
         Reached::Running(stream) => watch(stream).await,
+    }
+}
+
+/// Waits until MCP servers are installed, because they end with this process.
+async fn installed() {
+    let mut installations = lodge_host::mcp::installations();
+    if *installations.borrow() == 0 {
+        return;
+    }
+    eprintln!(
+        "Waiting until MCP servers are installed (Ctrl-C stops that, and the next start may fail because of it)…"
+    );
+    tokio::select! {
+        _ = installations.wait_for(|installations| *installations == 0) => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
 }
 

@@ -51,6 +51,20 @@ pub const NEWER_THAN_THE_SCHEMA: &[&str] = &[
     "tool.shell_output",
 ];
 
+/// Names of the public methods and of the events that the crate `github-copilot-sdk` 1.0.28 has.
+const NEWEST_METHODS: &str = include_str!("sdk-1.0.28/methods.txt");
+const NEWEST_EVENTS: &str = include_str!("sdk-1.0.28/events.txt");
+
+/// The public methods of the newest SDK.
+pub fn newest_methods() -> impl Iterator<Item = &'static str> {
+    NEWEST_METHODS.lines()
+}
+
+/// The event types of the newest SDK.
+pub fn newest_events() -> impl Iterator<Item = &'static str> {
+    NEWEST_EVENTS.lines()
+}
+
 const RENAMED: &str = "in the seeds; has a longer name since";
 
 /// The schema, by type of event.

@@ -251,7 +251,7 @@ fn install_python() -> Result<()> {
 /// Releases of SDKs whose event parsers are tried, beside the newest that are installed whole.
 const PYTHON_RELEASES: [&str; 5] = ["0.1.32", "0.2.3", "0.3.0", "1.0.0", "1.0.27"];
 const GO_RELEASES: [&str; 3] = ["0.1.32", "0.2.1", "1.0.14"];
-const JAVA_RELEASE: &str = "0.3.0-java.2";
+const JAVA_RELEASES: [&str; 5] = ["0.1.32-java.0", "0.2.2-java.1", "0.3.0-java.2", "1.0.0", "1.0.11"];
 /// Releases of the Node SDK that whole turns are tried with; they need nothing that the newest does not.
 const NODE_RELEASES: [&str; 2] = ["0.1.32", "0.3.0"];
 
@@ -310,24 +310,40 @@ fn install_parsers() -> Result<()> {
         }
     }
     if sh::version("mvn", "--version").is_some() {
-        let to = dir("matrix").join(format!("java-{JAVA_RELEASE}"));
-        let pom = source("java").join("pom.xml");
-        once(&to, JAVA_RELEASE, std::slice::from_ref(&pom), || {
-            sh::run(
-                sh::command("mvn")
-                    .args([
-                        "--quiet",
-                        "--batch-mode",
-                        "dependency:copy-dependencies",
-                        "-DincludeScope=runtime",
-                    ])
-                    .arg(format!("-DoutputDirectory={}", to.display()))
-                    .arg("--file")
-                    .arg(&pom),
-            )
-        })?;
+        for version in JAVA_RELEASES {
+            let to = dir("matrix").join(format!("java-{version}"));
+            let installed = once(&to, version, &[], || {
+                let pom = to.join("pom.xml");
+                fs::write(&pom, pom_of_java(version))?;
+                sh::run(
+                    sh::command("mvn")
+                        .args([
+                            "--quiet",
+                            "--batch-mode",
+                            "dependency:copy-dependencies",
+                            "-DincludeScope=runtime",
+                        ])
+                        .arg(format!("-DoutputDirectory={}", to.display()))
+                        .arg("--file")
+                        .arg(&pom),
+                )
+            });
+            // Not every mirror has every release.
+            if let Err(error) = installed {
+                println!("going on without the Java SDK {version}: {error:#}");
+            }
+        }
     }
     Ok(())
+}
+
+/// A project that needs nothing but this release of the Java SDK.
+fn pom_of_java(version: &str) -> String {
+    format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion><groupId>lodge</groupId>\
+         <artifactId>matrix</artifactId><version>0</version><dependencies><dependency><groupId>com.github</groupId>\
+         <artifactId>copilot-sdk-java</artifactId><version>{version}</version></dependency></dependencies></project>\n"
+    )
 }
 
 /// Fetches the official AHP client for Go beside a copy of its tests, and says where. Not every module proxy has it, so it has

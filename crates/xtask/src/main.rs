@@ -8,6 +8,7 @@ mod deps;
 mod dist;
 mod docs;
 mod features;
+mod llama_cpp;
 mod neighbours;
 mod pictures;
 mod sh;

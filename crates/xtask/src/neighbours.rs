@@ -25,19 +25,19 @@ const NPM: [&str; 8] = [
     "@agentclientprotocol/claude-agent-acp@0.100.0",
 ];
 /// What the model servers are told to answer.
-const ANSWER: &str = "Hello from next door.";
+pub(crate) const ANSWER: &str = "Hello from next door.";
 /// How long a model server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What was tried, and whether it went well.
 #[derive(Default)]
-struct Report {
+pub(crate) struct Report {
     lines: String,
     failed: usize,
 }
 
 impl Report {
-    fn line(&mut self, name: &str, passed: bool, what: &str) {
+    pub(crate) fn line(&mut self, name: &str, passed: bool, what: &str) {
         let mark = if passed { "✓" } else { "✗" };
         self.failed += usize::from(!passed);
         println!("{mark} {name}: {what}");
@@ -46,7 +46,7 @@ impl Report {
 }
 
 /// A server that ends with this.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -70,6 +70,7 @@ pub(crate) fn run() -> Result<()> {
     mcp_servers(&dir, &mut report)?;
     aimock(&dir, &mut report)?;
     litellm(&dir, &mut report)?;
+    crate::llama_cpp::check(&dir, &mut report)?;
     agents(&dir, &mut report);
     println!("\n{}", report.lines);
     match report.failed {
@@ -97,7 +98,7 @@ fn agents(dir: &Path, report: &mut Report) {
 }
 
 /// The binary on a home of its own.
-fn lodge(home: &Path, args: &[&str]) -> Command {
+pub(crate) fn lodge(home: &Path, args: &[&str]) -> Command {
     let mut command = sh::command(sh::lodge("debug"));
     command
         .current_dir(home)
@@ -106,7 +107,7 @@ fn lodge(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn output(command: &mut Command) -> Result<(bool, String)> {
+pub(crate) fn output(command: &mut Command) -> Result<(bool, String)> {
     let output = command.output().context("the binary cannot be started")?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -146,12 +147,12 @@ fn mcp_servers(dir: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Starts a model server and waits until it listens.
-fn listening(command: &mut Command, port: u16) -> Result<Running> {
+pub(crate) fn listening(command: &mut Command, port: u16) -> Result<Running> {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let running = Running(child.context("the model server cannot be started")?);
     let end = Instant::now() + PATIENCE;

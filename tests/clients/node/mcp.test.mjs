@@ -136,6 +136,9 @@ test("only the tools that the app wants are offered", async ({ start }) => {
   await chat.rpc.mcp.list();
   const { tools } = await chat.rpc.tools.getCurrentMetadata();
   assert.deepEqual(tools.map((tool) => tool.name), ["one-echo"]);
+  const { contextInfo } = await chat.rpc.metadata.contextInfo({ promptTokenLimit: 0, outputTokenLimit: 0 });
+  assert.ok(contextInfo.mcpToolsTokens > 0);
+  assert.equal(contextInfo.mcpToolsTokens, contextInfo.toolDefinitionsTokens, "it is the only tool");
 });
 
 test("variables and the working directory are the app's to choose", async ({ start, work }) => {

@@ -144,3 +144,39 @@ test("plugins are installed from a marketplace for all new sessions", async ({ s
   assert.deepEqual(await plugins.list(), { plugins: [] });
   await assert.rejects(plugins.install({ source: "nothing" }), /give name@marketplace/);
 });
+
+test("a plugin that was written for other agents works, and what is left out is said", async ({ start, work }) => {
+  const root = join(work, "pack");
+  const write = async (file, text) => {
+    await mkdir(dirname(join(root, file)), { recursive: true });
+    await writeFile(join(root, file), typeof text === "string" ? text : JSON.stringify(text));
+  };
+  await write(".claude-plugin/plugin.json", { name: "pack", version: "1.0.0", lspServers: { rust: { command: "rust-analyzer" } } });
+  await write(".claude/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets\n---\nSay hello.\n");
+  await write(".claude/agents/cook.md", "---\nname: cook\ndescription: Cooks\n---\nYou cook.\n");
+  await write(".claude/commands/hem.md", "say hemmed $ARGUMENTS");
+  await write(".lsp.json", { go: { command: "gopls", extensionToLanguage: { ".go": "go" } } });
+  const decision = { hookSpecificOutput: { hookEventName: "PermissionRequest", decision: { behavior: "deny", message: "not in this house" } } };
+  const command = `cat > /dev/null; echo '${JSON.stringify(decision)}'`;
+  await write("hooks/hooks.json", { hooks: { PermissionRequest: [{ matcher: "*", hooks: [{ type: "command", command }] }] } });
+  let asked = 0;
+  const client = start();
+  const { session: chat, events } = await session(client, {
+    pluginDirectories: [root],
+    workingDirectory: work,
+    onPermissionRequest: () => ((asked += 1), { kind: "approve-once" }),
+  });
+  assert.deepEqual((await chat.rpc.skills.list()).skills.map(({ name }) => name), ["greet"]);
+  assert.deepEqual(await names(chat.rpc.agent.list().then(({ agents }) => agents)), ["cook"]);
+  const { prompt } = await chat.rpc.commands.invoke({ name: "hem", input: "twice" });
+  assert.equal(prompt, "say hemmed twice");
+  await ask(chat, `call create ${JSON.stringify({ path: join(work, "a"), file_text: "x" })} then say done`);
+  const [denied] = ofType(events, "tool.execution_complete");
+  assert.match(denied.data.error.message, /not in this house/);
+  assert.equal(asked, 0);
+  const leftOut = "Lodge starts no language servers, so these of the plugin pack are not used: rust, go.";
+  const warnings = ofType(events, "session.warning").map(({ data }) => [data.warningType, data.message]);
+  assert.deepEqual(warnings, [["plugins", leftOut]]);
+  const installed = await client.rpc.plugins.install({ source: root });
+  assert.equal(installed.postInstallMessage, leftOut);
+});

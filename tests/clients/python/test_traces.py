@@ -5,6 +5,8 @@ import json
 import threading
 
 from help import Test, ask, environment, until
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
 class Collector:
@@ -109,8 +111,18 @@ class Traces(Test):
                 headers = {name.lower(): value for name, value in headers.items()}
                 self.assertEqual(headers["content-type"], "application/x-protobuf")
                 self.assertEqual((headers["authorization"], headers["x-team"]), ("Bearer mine", "one"))
-                self.assertEqual(body[0], 10)
-                self.assertIn(b"mine", body)
+            requests = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+            read = {path: [requests[path].FromString(body) for at, _, body in collector.posts if at == path] for path in requests}
+            scopes = [scope for request in read["/v1/traces"] for resource in request.resource_spans for scope in resource.scope_spans]
+            self.assertEqual({scope.scope.name for scope in scopes}, {"mine"})
+            spans = {span.name: span for scope in scopes for span in scope.spans}
+            agent = spans.pop("invoke_agent")
+            self.assertEqual([(span.trace_id, span.parent_span_id) for span in spans.values()], [(agent.trace_id, agent.span_id)])
+            self.assertLessEqual(agent.start_time_unix_nano, agent.end_time_unix_nano)
+            self.assertEqual((len(agent.trace_id), len(agent.span_id)), (16, 8))
+            metrics = [metric for resource in read["/v1/metrics"][-1].resource_metrics for scope in resource.scope_metrics for metric in scope.metrics]
+            counts = {metric.name: [point.count for point in metric.histogram.data_points] for metric in metrics}
+            self.assertEqual(counts["gen_ai.client.operation.duration"], [1])
 
     async def test_nothing_listens_and_nothing_waits(self):
         chat, _ = await self.session(await self.start(telemetry={"otlp_endpoint": "http://127.0.0.1:1"}))

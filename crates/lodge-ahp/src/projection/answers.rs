@@ -3,7 +3,7 @@
 use ahp_types::{
     StateAction,
     actions::{ChatDeltaAction, ChatReasoningAction, ChatResponsePartAction, ChatUsageAction},
-    state::{MarkdownResponsePart, ReasoningResponsePart, ResponsePart, SystemNotificationResponsePart, UsageInfo},
+    state::{MarkdownResponsePart, ReasoningResponsePart, ResponsePart, SystemNotificationResponsePart},
 };
 use lodge_events::{AssistantMessage, Event, LodgePartial, Payload};
 
@@ -174,15 +174,21 @@ impl Projector {
         }
     }
 
-    /// Tokens of all model calls of a turn, added up; the model is the last one.
+    /// Tokens of all model calls of a turn, added up; the model is the last one. Calls between turns, such as compactions, count
+    /// for the next turn: nothing else has a place for them.
     pub(super) fn usage(&mut self, scope: Option<Scope>, usage: &lodge_events::LodgeUsage) {
-        let Some(scope) = scope.filter(|scope| self.chat(scope).turn.is_some()) else {
-            return;
+        let Some(scope) = scope else { return };
+        let turn_id = match self.chat(&scope).turn {
+            Some(_) => self.running_turn(&scope),
+            None => None,
         };
-        let Some(turn_id) = self.running_turn(&scope) else {
-            return;
+        let chat = self.chat(&scope);
+        let sum = match &turn_id {
+            Some(_) => chat
+                .usage
+                .get_or_insert_with(|| chat.usage_between.take().unwrap_or_default()),
+            None => chat.usage_between.get_or_insert_default(),
         };
-        let sum = self.chat(&scope).usage.get_or_insert_with(UsageInfo::default);
         let add = |sum: &mut Option<i64>, more: Option<u64>| {
             if let Some(more) = more {
                 *sum = Some(sum.unwrap_or(0) + more as i64);
@@ -197,6 +203,7 @@ impl Projector {
             let context = read + usage.output_tokens.unwrap_or(0);
             sum.meta = Some(object(json!({ "contextTokens": context })));
         }
+        let Some(turn_id) = turn_id else { return };
         let usage = sum.clone();
         self.act(
             &scope,

@@ -114,7 +114,10 @@ struct Chat {
     completed: bool,
     text: StreamedText,
     reasoning: StreamedText,
+    /// Usage of the last turn.
     usage: Option<UsageInfo>,
+    /// Usage since, which no turn has.
+    usage_between: Option<UsageInfo>,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
     /// When the model gave its last answer, if that asked for nothing more.

@@ -150,7 +150,7 @@ async fn a_model_call_that_is_made_again_is_what_the_session_does_until_it_answe
     let waits = client.action("session/activityChanged").await["action"]["activity"].clone();
     let waits = waits.as_str().unwrap();
     assert!(
-        waits.starts_with("Trying again in") && waits.contains("attempt 2 of 5"),
+        waits.starts_with("Trying again in") && waits.contains("attempt 2 of 6"),
         "{waits}"
     );
     // The last thing before the answer is that nothing special is done.

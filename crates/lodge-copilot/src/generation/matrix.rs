@@ -15,8 +15,8 @@ use lodge_events::Event;
 use super::Generation::{self, BeforeConnect, Current};
 
 /// Releases whose parsers are installed by `cargo xtask clients`: the oldest that speak this protocol, some in between, the
-/// newest. For Java there is one.
-const RELEASES: [(&str, &str, Generation); 9] = [
+/// newest. Mirrors may lack some of Java's.
+const RELEASES: [(&str, &str, Generation); 13] = [
     ("python", "0.1.32", BeforeConnect),
     ("python", "0.2.3", BeforeConnect),
     ("python", "0.3.0", BeforeConnect),
@@ -25,7 +25,11 @@ const RELEASES: [(&str, &str, Generation); 9] = [
     ("go", "0.1.32", BeforeConnect),
     ("go", "0.2.1", BeforeConnect),
     ("go", "1.0.14", Current),
+    ("java", "0.1.32-java.0", BeforeConnect),
+    ("java", "0.2.2-java.1", BeforeConnect),
     ("java", "0.3.0-java.2", BeforeConnect),
+    ("java", "1.0.0", Current),
+    ("java", "1.0.11", Current),
 ];
 
 /// Events that some parsers refuse although their release cannot be told from the newest, and why nothing is done about
@@ -80,10 +84,10 @@ fn reader(language: &str, version: &str) -> Option<Command> {
         }
         "go" => Command::new(there(installed.join("read"))?),
         _ => {
+            // What could not be fetched has a directory all the same, without this mark.
+            there(installed.join("installed"))?;
             let mut java = Command::new("java");
-            java.arg("-cp")
-                .arg(there(installed)?.join("*"))
-                .arg(scripts.join("Read.java"));
+            java.arg("-cp").arg(installed.join("*")).arg(scripts.join("Read.java"));
             java
         }
     })
@@ -100,14 +104,17 @@ fn parsers_of_every_age_read_every_event_that_they_are_sent() {
         .filter(|event| !event.is_beside())
         .collect();
     let mut refused = String::new();
+    let mut checked = Vec::new();
     for (language, version, generation) in RELEASES {
         let Some(mut reader) = reader(language, version) else {
             let missing = format!("the {language} SDK {version} is not installed (`cargo xtask clients` does it)");
             // Without Go or Java, those parsers are skipped.
             assert!(!required || language != "python", "{missing}");
+            assert!(!required || language != "go" || !has("go"), "{missing}");
             eprintln!("not checked: {missing}");
             continue;
         };
+        checked.push(language);
         let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lost = |event: &&Event| !LOST.iter().any(|(of, kind, _)| *of == version && *kind == event.kind());
         let lines: Vec<u8> = events
@@ -122,4 +129,14 @@ fn parsers_of_every_age_read_every_event_that_they_are_sent() {
         }
     }
     assert!(refused.is_empty(), "{refused}");
+    assert!(
+        !required || !has("mvn") || checked.contains(&"java"),
+        "no release of the Java SDK is installed"
+    );
+}
+
+/// Whether a program is installed.
+fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|dir| dir.join(program).is_file())
 }

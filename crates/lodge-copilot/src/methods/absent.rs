@@ -19,15 +19,76 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
         "catalog.",
         "there is no catalogue to search; plugins are installed from marketplaces",
     ),
-    ("mcp.planInstall", "servers are added with `mcp.config.add`"),
+    ("mcp.planInstall", MCP_INSTALL),
+    ("mcp.prepareInstall", MCP_INSTALL),
+    ("mcp.applyInstall", MCP_INSTALL),
+    ("mcp.planUninstall", MCP_INSTALL),
+    ("mcp.applyUninstall", MCP_INSTALL),
+    ("mcp.installations.", MCP_INSTALL),
+    ("plugins.planInstall", PLUGINS),
+    ("plugins.applyInstall", PLUGINS),
+    ("session.plugins.retryManaged", PLUGINS),
+    ("skills.planInstall", SKILLS),
+    ("skills.applyInstall", SKILLS),
+    ("skills.planUninstall", SKILLS),
+    ("skills.applyUninstall", SKILLS),
+    ("skills.installations.", SKILLS),
+    ("managedSettings.read", POLICY),
+    ("managedSettings.compose", POLICY),
+    ("managedSettings.permissions.", POLICY),
+    ("managedSettings.resolve", POLICY),
+    ("managedSettings.schema", POLICY),
+    ("managedSettings.validate", POLICY),
+    ("session.managedSettings.", POLICY),
+    ("contentExclusion.validatePolicies", POLICY),
+    ("azureMl.", VENDOR),
+    ("environments.", VENDOR),
+    ("host.", "`lodge serve` is the host; an app starts no other"),
+    ("connectors.", VENDOR),
+    ("session.connectors.", VENDOR),
     (
-        "managedSettings.read",
-        "an app supplies the policy of its sessions with `managedSettings`",
+        "session.accounts.",
+        "a host has one account: `account.login` and `account.logout`",
     ),
+    ("session.quota.", "`account.getQuota` has what is left"),
+    ("session.provider.sync", PROVIDERS),
+    ("session.provider.withdraw", PROVIDERS),
+    ("session.providers.", PROVIDERS),
+    (
+        "session.customizations.reload",
+        "plugins, skills, agents and MCP servers each have a reload of their own",
+    ),
+    ("session.diagnostics.", "`lodge export` has a session's log"),
+    (
+        "session.tasks.readOutput",
+        "`session.tasks.getProgress` has the output of a command in the background",
+    ),
+    (
+        "session.queue.appendSteering",
+        "another message with `mode: \"immediate\"` steers, too",
+    ),
+    (
+        "session.queue.withdrawMessage",
+        "`session.queue.removeAt` removes a message that waits, and a rewind one that was sent",
+    ),
+    (
+        "sandbox.getHostSupport",
+        "`lodge doctor` says what the sandbox can do here",
+    ),
+    ("sandbox.proxyCa.", PROXY),
+    ("session.sandbox.getCredentialSuggestions", PROXY),
     ("hooks.discover", "`lodge doctor` lists hooks from files"),
     (
         "models.getBuiltInCatalog",
         "the models are those that the providers list",
+    ),
+    (
+        "models.listTokenPriceUnits",
+        "prices are what the person wrote under `[prices]`",
+    ),
+    (
+        "session.model.getReasoningSummaries",
+        "`reasoningSummary` is an option of the session, whatever its model",
     ),
     ("session.limitPrediction.", "Lodge does not predict costs"),
     ("session.debug.", "`lodge export` has a session's log"),
@@ -45,14 +106,15 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ("session.mcp.oauth.probe", OAUTH),
     ("session.mcp.oauth.respond", OAUTH),
     ("session.mcp.oauth.authenticationStateChanged", OAUTH),
+    ("session.mcp.oauth.prepareLogin", OAUTH),
+    ("session.mcp.oauth.cancelLogin", OAUTH),
+    ("session.mcp.oauth.complete", OAUTH),
     (
         "session.queue.setDrainPaused",
         "the queue has no pause; messages are moved and removed instead",
     ),
-    (
-        "session.sandbox.disableForSession",
-        "each command needs its own approval to leave the sandbox",
-    ),
+    ("session.sandbox.disableForSession", JAIL),
+    ("session.sandbox.grantPathForRequest", JAIL),
     ("session.tools.execute", "only the agent and the person call tools"),
     (
         "session.tools.getBuiltinDescriptors",
@@ -64,6 +126,14 @@ pub(crate) static ABSENT: &[(&str, &str)] = &[
     ),
 ];
 
+const MCP_INSTALL: &str = "servers are added with `mcp.config.add`";
+const PLUGINS: &str = "plugins are installed in one step, with `plugins.install`";
+const SKILLS: &str = "skills are files, or come with plugins";
+const POLICY: &str = "an app supplies the policy of its sessions with `managedSettings`, and it is checked then";
+const VENDOR: &str = "it belongs to a vendor's account";
+const PROVIDERS: &str = "an app names providers when it opens the session, and a person in lodge.toml";
+const PROXY: &str = "the sandbox has no network, so it needs no proxy with credentials";
+const JAIL: &str = "each command needs its own approval to leave the sandbox";
 const WORKFLOWS: &str = "there are no agent factories or workflows";
 const EXTENSIONS: &str = "Lodge starts no extensions";
 const CLIENT_TASKS: &str = "tasks are Lodge's own sub-agents and commands";
@@ -115,8 +185,16 @@ mod tests {
             "the schema no longer looks as expected: {} methods",
             methods.len()
         );
+        assert_decided(methods.iter().map(String::as_str));
+    }
+
+    #[test]
+    fn every_public_method_of_the_newest_sdk_is_served_or_absent_for_a_reason() {
+        assert_decided(testkit::schema::newest_methods());
+    }
+
+    fn assert_decided<'a>(methods: impl Iterator<Item = &'a str>) {
         let undecided: Vec<_> = methods
-            .iter()
             .filter(|method| find(method).is_some() == reason(method).is_some())
             .collect();
         assert!(

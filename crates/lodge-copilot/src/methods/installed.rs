@@ -163,6 +163,8 @@ struct InstallResult {
     skills_installed: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     deprecation_warning: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    post_install_message: Option<String>,
 }
 
 async fn install(ctx: Ctx, params: SourceParams) -> Result<InstallResult, RpcError> {
@@ -170,6 +172,7 @@ async fn install(ctx: Ctx, params: SourceParams) -> Result<InstallResult, RpcErr
     let done = change(&ctx, move |plugins| plugins.install(&params.source, &cwd)).await?;
     Ok(InstallResult {
         skills_installed: done.skills,
+        post_install_message: done.left_out,
         deprecation_warning: done.plugin.source.is_some().then_some(DEPRECATED),
         plugin: done.plugin.into(),
     })

@@ -127,7 +127,7 @@ async fn context_info(session: Arc<Attached>, params: ContextInfoParams) -> Resu
         "systemTokens": size.system,
         "conversationTokens": size.conversation,
         "toolDefinitionsTokens": size.tools,
-        "mcpToolsTokens": 0,
+        "mcpToolsTokens": size.mcp_tools,
         "totalTokens": size.total(),
         "promptTokenLimit": prompt_limit,
         "compactionThreshold": threshold,

@@ -7,7 +7,12 @@ use super::{CommandInfo, CommandSource, Invoked};
 use crate::HostError;
 
 /// What the names of such commands begin with.
-pub(super) const PREFIX: &str = "mcp__";
+const PREFIX: &str = "mcp__";
+
+/// Whether a command of this name is the prompt of an MCP server, which may not have been started yet.
+pub fn is_mcp_prompt(name: &str) -> bool {
+    name.to_lowercase().starts_with(PREFIX)
+}
 
 /// What such a command is called. Letters that commands do not have become dashes.
 pub(super) fn command_name(server: &str, prompt: &str) -> String {

@@ -14,6 +14,7 @@ use lodge_agent::{Mode, Prompt};
 use lodge_tools::custom::{Found, Plugin};
 
 pub(crate) use self::files::DEPTH;
+pub use self::mcp_prompts::is_mcp_prompt;
 use crate::{Host, HostError, Session};
 
 /// How long a command waits for MCP servers that start.
@@ -171,8 +172,8 @@ impl Session {
         if let Some(builtin) = builtin::find(&name) {
             return self.run_builtin(builtin, input.trim()).await.map(Some);
         }
-        if name.starts_with(mcp_prompts::PREFIX) {
-            // Who has it may not have been started yet: without a turn before, nobody needed it.
+        if is_mcp_prompt(&name) {
+            // Without a turn before, nobody needed the server.
             let servers = self.mcp();
             servers.move_to(self.settings().cwd);
             servers.ready(SERVERS_PATIENCE).await;

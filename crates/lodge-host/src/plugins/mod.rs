@@ -177,6 +177,8 @@ pub struct Installed {
     pub previous: Option<String>,
     /// How many skills it has.
     pub skills: usize,
+    /// What to tell people of the parts of it that are not used.
+    pub left_out: Option<String>,
 }
 
 /// A marketplace that is known.
@@ -341,10 +343,11 @@ impl Plugins {
             plugin.enabled = previous.enabled;
         }
         self.installed.set(&key, &plugin)?;
-        let skills = self.read(&plugin)?.skills;
-        let places: Vec<Place> = skills.iter().map(|path| Place::of_plugin(path)).collect();
+        let read = self.read(&plugin)?;
+        let places: Vec<Place> = read.skills.iter().map(|path| Place::of_plugin(path)).collect();
         Ok(Installed {
             skills: find_skills(&places).all.len(),
+            left_out: read.language_servers_left_out(),
             previous: previous.and_then(|plugin| plugin.version),
             plugin,
         })

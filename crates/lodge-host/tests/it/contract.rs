@@ -379,7 +379,7 @@ async fn turns_that_fail_or_are_stopped_end_like_others() {
 #[tokio::test]
 async fn an_answer_whose_turn_failed_is_gone_on_with_or_kept() {
     let house = house();
-    let broken = || std::iter::once(vec![text("Once upon")]).chain(std::iter::repeat_with(Vec::new).take(4));
+    let broken = || std::iter::once(vec![text("Once upon")]).chain(std::iter::repeat_with(Vec::new).take(5));
     // Resumed, it is one answer.
     let calls = broken().chain([vec![text(" a time"), done(" a time", "")]]);
     let mut probe = house.session_with(Scripted::session(calls)).await;

@@ -25,6 +25,7 @@ async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
     let mut probe = Probe::on(session);
     probe.turn("say remember the blue door").await;
     let before = log_of(&probe.session);
+    assert!(host.in_use(&id));
     drop(probe);
     for _ in 0..200 {
         if host.live(&id).is_none() {
@@ -33,6 +34,7 @@ async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(host.live(&id).is_none(), "it left memory");
+    assert!(!host.in_use(&id));
     let session = host.open_session(&id).await.unwrap();
     assert_eq!(
         log_of(&session),

@@ -11,7 +11,8 @@ use crate::{
 /// Where a server is in its life.
 pub(super) enum State {
     Idle,
-    Starting(tokio::task::AbortHandle),
+    /// With the handle that ends the start; without one if it may be an installation.
+    Starting(Option<tokio::task::AbortHandle>),
     Connected(Arc<Connection>),
     Failed(String),
     NeedsAuth,
@@ -87,10 +88,11 @@ impl Entry {
         }
     }
 
-    /// Ends the connection; its pending requests fail.
+    /// Ends the connection; its pending requests fail. A start that may be an installation is not ended: cut in the middle, it
+    /// leaves a cache behind that no later start gets over. The server is ended when it has started.
     pub(super) fn disconnect(&mut self, state: State) {
         match std::mem::replace(&mut self.state, state) {
-            State::Starting(task) => task.abort(),
+            State::Starting(Some(start)) => start.abort(),
             State::Connected(connection) => connection.close(),
             _ => {}
         }

@@ -1,16 +1,16 @@
 //! The life cycle of servers: starting, watching and stopping them.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, LazyLock, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
 use tokio::sync::watch;
 
 use super::{
-    Inner,
+    INSTALL_LIMIT, Inner, START_LIMIT,
     entry::{Entry, State},
-    start_limit,
+    installs,
 };
 use crate::{
     McpError,
@@ -28,7 +28,16 @@ const STEADY: Duration = Duration::from_secs(60);
 /// The shortest time between two readings of a server's lists.
 const LISTS_EVERY: Duration = Duration::from_millis(200);
 
-/// Counts a connection until everything that belongs to it has ended.
+/// How many starts in this process may be installations, also those that nobody waits for any more.
+static INSTALLATIONS: LazyLock<Arc<watch::Sender<usize>>> = LazyLock::new(|| Arc::new(watch::Sender::new(0)));
+
+/// How many servers may be installing themselves. The end of this process ends them, and may leave half of an installation
+/// behind.
+pub fn installations() -> watch::Receiver<usize> {
+    INSTALLATIONS.subscribe()
+}
+
+/// Counts a connection, or an installation, until everything that belongs to it has ended.
 struct Alive(Arc<watch::Sender<usize>>);
 
 impl Alive {
@@ -130,8 +139,13 @@ impl Inner {
                 true => Arc::new(config.resolved(|name| around.variable(name))),
                 false => config,
             };
-            let limit = around.start_limit.unwrap_or_else(|| start_limit(&config));
+            let installs = installs(&config);
+            let limit = around
+                .start_limit
+                .unwrap_or(if installs { INSTALL_LIMIT } else { START_LIMIT });
+            let installation = installs.then(|| Alive::one(&INSTALLATIONS));
             let task = tokio::spawn(async move {
+                let _installation = installation;
                 let connected = tokio::time::timeout(limit, establish(&server, &config, &around, owner)).await;
                 let connected = connected.unwrap_or_else(|_| {
                     Err(McpError::TimedOut {
@@ -143,7 +157,7 @@ impl Inner {
                     inner.started(&server, number, &config, connected);
                 }
             });
-            entry.state = State::Starting(task.abort_handle());
+            entry.state = State::Starting((!installs).then(|| task.abort_handle()));
             entry.info()
         };
         self.owner.changed(&info);

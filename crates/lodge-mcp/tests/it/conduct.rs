@@ -676,3 +676,44 @@ async fn a_program_that_is_given_up_can_clean_up() {
     assert!(begun.exists());
     until("it has cleaned up", || cleaned.exists()).await;
 }
+
+/// A program that installs itself until the file `go` is there, and is no server after all.
+const INSTALLER: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+touch begun
+while [ ! -e go ]; do sleep 0.02; done
+touch whole
+"#;
+
+#[tokio::test]
+async fn an_installation_goes_on_when_nobody_waits_for_it_any_more() {
+    use std::os::unix::fs::PermissionsExt;
+    type GiveUp = fn(&Servers);
+    let ways: [(&str, GiveUp); 3] = [
+        ("it is turned off", |servers| {
+            servers.disable("installs").expect("known")
+        }),
+        ("it is forgotten", |servers| servers.forget(&["installs".to_owned()])),
+        ("the session ends", |_| {}),
+    ];
+    for (way, give_up) in ways {
+        let dir = tempfile::tempdir().expect("a directory");
+        let npx = dir.path().join("npx");
+        std::fs::write(&npx, INSTALLER).expect("a program");
+        std::fs::set_permissions(&npx, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
+        let (servers, _) = servers(&[]);
+        let installer = ServerConfig::read(&json!({"command": npx})).expect("a server");
+        servers.add(vec![configured("installs", installer)]);
+        servers.ready(Duration::ZERO).await;
+        until("it has begun", || dir.path().join("begun").exists()).await;
+        give_up(&servers);
+        servers.shutdown().await;
+        drop(servers);
+        assert!(*lodge_mcp::installations().borrow() > 0, "{way}");
+        std::fs::write(dir.path().join("go"), "").expect("it may go on");
+        until(way, || dir.path().join("whole").exists()).await;
+        let mut installations = lodge_mcp::installations();
+        let none = installations.wait_for(|installations| *installations == 0);
+        tokio::time::timeout(LONG, none).await.expect(way).expect("counted");
+    }
+}

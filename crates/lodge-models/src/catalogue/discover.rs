@@ -32,15 +32,16 @@ struct List {
     models: Option<Vec<Value>>,
 }
 
-/// A model entry in the formats of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp.
+/// A model entry in the formats of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp. What has several spellings
+/// may come in more than one of them.
 #[derive(Deserialize)]
 struct Entry {
-    #[serde(alias = "model")]
-    id: String,
-    #[serde(alias = "display_name")]
+    id: Option<String>,
+    model: Option<String>,
+    display_name: Option<String>,
     name: Option<String>,
-    #[serde(alias = "max_model_len")]
     context_length: Option<u64>,
+    max_model_len: Option<u64>,
     /// Read apart: others write something else under this name.
     capabilities: Option<Value>,
     supported_endpoints: Option<Vec<String>>,
@@ -115,20 +116,24 @@ pub(super) async fn list_models(
     };
     let count = list.len();
     // One entry that nobody understands does not take the others away.
-    let entries: Vec<Entry> = list
+    let entries: Vec<(String, Entry)> = list
         .into_iter()
-        .filter_map(|entry| serde_json::from_value(entry).ok())
+        .filter_map(|entry| {
+            let mut entry: Entry = serde_json::from_value(entry).ok()?;
+            let id = entry.id.take().or(entry.model.take())?;
+            Some((id, entry))
+        })
         .collect();
     if entries.is_empty() && count > 0 {
         return Err(target.broken("no entry of the list of models has an id"));
     }
-    let properties = match entries.iter().any(Entry::lacks_context) {
+    let properties = match entries.iter().any(|(_, entry)| entry.lacks_context()) {
         true => properties(endpoint, transport).await,
         false => Properties::default(),
     };
     Ok(entries
         .into_iter()
-        .filter_map(|entry| found(entry, &properties, endpoint, prefix))
+        .filter_map(|(id, entry)| found(id, entry, &properties, endpoint, prefix))
         .collect())
 }
 
@@ -166,7 +171,7 @@ async fn properties(endpoint: &Endpoint, transport: &dyn Transport) -> Propertie
     properties.unwrap_or_default()
 }
 
-fn found(entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
+fn found(id: String, entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
     let asked = entry.lacks_context();
     let capabilities = entry.capabilities.and_then(|said| serde_json::from_value(said).ok());
     let capabilities: Capabilities = capabilities.unwrap_or_default();
@@ -179,12 +184,13 @@ fn found(entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &st
         .and_then(|meta| meta.n_ctx)
         .or(served)
         .or_else(|| meta.and_then(|meta| meta.n_ctx_train));
-    let mut info = known::info(&format!("{prefix}{}", entry.id), &entry.id, &endpoint.provider);
-    info.name = entry.name.unwrap_or(info.name);
+    let mut info = known::info(&format!("{prefix}{id}"), &id, &endpoint.provider);
+    info.name = entry.name.or(entry.display_name).unwrap_or(info.name);
     info.context_window = capabilities
         .limits
         .max_context_window_tokens
         .or(entry.context_length)
+        .or(entry.max_model_len)
         .or(context)
         .filter(|window| *window > 0)
         .unwrap_or(info.context_window);
@@ -207,7 +213,7 @@ fn found(entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &st
         .then_some(WireApi::Responses);
     Some(Found {
         info,
-        wire_model: entry.id,
+        wire_model: id,
         wire,
         sockets: serves("ws:/responses"),
     })

@@ -318,6 +318,10 @@ async fn a_list_without_sense_is_an_error_and_one_odd_entry_is_not() {
     let cases = [
         (json!({"data": [{"id": "a"}, {"name": 7}, null]}), Ok(1)),
         (json!({"data": []}), Ok(0)),
+        (
+            json!({"data": [{"id": "a", "model": "a", "name": "A", "display_name": "A", "context_length": 8, "max_model_len": 8}]}),
+            Ok(1),
+        ),
         (json!({"data": [{"object": "model"}]}), Err("has an id")),
         (json!({"object": "list"}), Err("neither `data` nor `models`")),
     ];

@@ -43,6 +43,10 @@ pub struct Plugin {
     pub servers: Vec<PathBuf>,
     /// MCP servers that stand in the manifest itself.
     pub own_servers: Map<String, Value>,
+    /// Files that describe language servers.
+    pub language_servers: Vec<PathBuf>,
+    /// Names of language servers that stand in the manifest itself.
+    pub own_language_servers: Vec<String>,
 }
 
 impl Plugin {
@@ -95,7 +99,29 @@ impl Plugin {
                 },
                 _ => Map::new(),
             },
+            language_servers: parts(&[".lsp.json"], "lspServers")?,
+            own_language_servers: match fields.get("lspServers") {
+                Some(Value::Object(servers)) => servers.keys().cloned().collect(),
+                _ => Vec::new(),
+            },
             root: root.to_owned(),
+        })
+    }
+
+    /// What to tell people of its language servers, which are not started. Reads files.
+    pub fn language_servers_left_out(&self) -> Option<String> {
+        let mut names = self.own_language_servers.clone();
+        for path in self.language_servers.iter().filter(|path| path.is_file()) {
+            if let Ok(Value::Object(servers)) = read(path).map(|text| serde_json::from_str(&text).unwrap_or_default()) {
+                names.extend(servers.into_iter().map(|(name, _)| name));
+            }
+        }
+        (!names.is_empty()).then(|| {
+            format!(
+                "Lodge starts no language servers, so these of the plugin {} are not used: {}.",
+                self.name,
+                names.join(", ")
+            )
         })
     }
 

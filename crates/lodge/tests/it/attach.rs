@@ -479,3 +479,32 @@ fn a_line_is_edited_completed_and_fetched_again() {
     terminal.press("\x15/quit\r");
     assert!(terminal.child.wait().unwrap().success());
 }
+
+#[test]
+fn a_prompt_of_an_mcp_server_can_be_the_first_message() {
+    let home = Home::new();
+    crate::models::with_prompter(&home);
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("/mcp__polite__greet you");
+    let lines = leave(one);
+    assert_eq!(count(&lines, "hello from the prompt"), 1, "{lines:#?}");
+}
+
+#[test]
+fn what_stops_the_host_is_why_its_turns_are_aborted() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, reason) in [(Signal::TERM, "remote_command"), (Signal::INT, "user_initiated")] {
+        let home = Home::new();
+        let host = Host::start(&home);
+        let mut turn = home.start(["run", "--json", "stream 100000 chunks slowly"]);
+        turn.until("assistant.message_delta");
+        let pid = Pid::from_raw(host.running.id().cast_signed()).expect("it runs");
+        kill_process(pid, signal).expect("it can be told");
+        assert!(host.running.finish().status.success());
+        let log = testkit::events::read_log(&home.logs()[0]);
+        let aborts = testkit::events::of_kind(&log, "abort");
+        assert_eq!(aborts.len(), 1, "{log:#?}");
+        assert_eq!(aborts[0]["data"]["reason"], reason);
+    }
+}

@@ -29,6 +29,8 @@ mod history;
 mod jail;
 mod join;
 mod kept;
+mod ledger;
+mod mcp;
 mod models;
 mod neighbours;
 mod one_truth;

@@ -70,9 +70,6 @@ fn an_answer_that_breaks_off_is_gone_on_with_and_nothing_is_shown_twice() {
             json!({"role": "assistant", "content": "Once upon"})
         );
         assert_eq!(last[last.len() - 1]["role"], "user");
-
-        let json = run(&server, &home, &["--json", "--resume", "last", "again"]);
-        assert!(!json.status.success(), "the script is at its end");
     }
     // What is recorded, and what clients of every kind see of it: one message, whose deltas make its text.
     let (server, home) = (ModelServer::start(), Home::new());
@@ -126,11 +123,11 @@ fn a_call_that_is_made_again_says_why_at_once_and_how_long_that_takes() {
         panic!("{told:?}");
     };
     assert!(
-        waiting.starts_with("Trying again in 1 s (attempt 2 of 5): "),
+        waiting.starts_with("Trying again in 1 s (attempt 2 of 6): "),
         "{waiting}"
     );
     assert!(waiting.contains("Too many requests"), "{waiting}");
-    assert_eq!(again, "Trying again (attempt 2 of 5)");
+    assert_eq!(again, "Trying again (attempt 2 of 6)");
 }
 
 /// An MCP server in a few lines: one prompt and no tools.
@@ -146,6 +143,18 @@ while read -r line; do
   [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done
 "#;
+
+/// Gives a home the server `polite`.
+pub(crate) fn with_prompter(home: &Home) {
+    let script = home.work().join("prompter.sh");
+    std::fs::write(&script, PROMPTER).unwrap();
+    let config = format!(
+        "[mcp.servers.polite]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
+        script.display()
+    );
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+}
 
 #[test]
 fn servers_that_cannot_be_used_are_told_with_the_answer() {
@@ -168,14 +177,7 @@ fn servers_that_cannot_be_used_are_told_with_the_answer() {
 #[test]
 fn a_prompt_of_an_mcp_server_is_a_command_from_the_first_message_on() {
     let home = Home::new();
-    let script = home.work().join("prompter.sh");
-    std::fs::write(&script, PROMPTER).unwrap();
-    let config = format!(
-        "[mcp.servers.polite]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
-        script.display()
-    );
-    std::fs::create_dir_all(home.path()).unwrap();
-    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    with_prompter(&home);
     let output = home.command(["run", "/mcp__polite__greet you"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(out(&output).trim(), "hello from the prompt");
@@ -203,5 +205,25 @@ fn the_doctor_notices_a_model_that_the_server_does_not_have() {
         assert_eq!(text.contains(&format!("✓ new sessions use {model}")), sound, "{text}");
         let lacks = "✗ new sessions use tiny, and environment does not list tiny; it has small, large.";
         assert_eq!(text.contains(lacks), !sound, "{text}");
+    }
+}
+
+#[test]
+fn the_doctor_says_why_a_list_of_models_cannot_be_had() {
+    let server = ModelServer::start();
+    server.set_models(json!({"object": "list"}));
+    let gone = "http://127.0.0.1:9/v1".to_owned();
+    for (url, why) in [
+        (server.openai_url(), "neither `data` nor `models`"),
+        (gone, "Check the address"),
+    ] {
+        let home = Home::new();
+        let mut command = home.command(["doctor"]);
+        command.env("LODGE_PROVIDER_BASE_URL", &url).env("LODGE_MODEL", "small");
+        let output = command.output().unwrap();
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let bad: Vec<&str> = text.lines().filter(|line| line.starts_with("  ✗")).collect();
+        assert!(bad.len() == 1 && bad[0].contains(why), "{text}");
     }
 }

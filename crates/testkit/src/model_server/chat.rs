@@ -49,6 +49,9 @@ fn usage(usage: &Usage) -> Value {
     if let Some(reasoning) = usage.reasoning_tokens {
         counts["completion_tokens_details"] = json!({"reasoning_tokens": reasoning});
     }
+    if let Some(cost) = usage.cost {
+        counts["cost"] = cost.into();
+    }
     counts
 }
 

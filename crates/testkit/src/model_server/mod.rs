@@ -25,6 +25,7 @@ use std::{
 
 use axum::{Router, routing::any};
 use bytes::Bytes;
+use lodge_models::{Completion, Usage};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
@@ -63,6 +64,9 @@ struct Shared {
 struct State {
     script: VecDeque<Reply>,
     rehearses: bool,
+    /// Whether whole answers have usage that the server sets, and writes down.
+    counts: bool,
+    paid: Vec<Usage>,
     requests: Vec<Recorded>,
     lists: Vec<Recorded>,
     models: Value,
@@ -74,6 +78,22 @@ struct State {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics while it holds the script")
+    }
+
+    /// Writes down what an answer costs, if this server counts.
+    fn charge(&self, completion: &mut Completion) {
+        let mut state = self.state();
+        if state.counts {
+            let number = state.paid.len() as u64 + 1;
+            completion.usage = Usage {
+                input_tokens: Some(1000 + number),
+                output_tokens: Some(100 + 3 * number),
+                cache_read_tokens: Some(10 + 7 * number),
+                cost: Some(0.25 * number as f64),
+                ..Usage::default()
+            };
+            state.paid.push(completion.usage.clone());
+        }
     }
 }
 
@@ -89,6 +109,19 @@ impl ModelServer {
         Self::new(true)
     }
 
+    /// The same with a price: whoever gets a whole answer pays for it. No two answers have the same usage, so that no sum is
+    /// right by chance.
+    pub fn counting() -> Self {
+        let server = Self::new(true);
+        server.shared.state().counts = true;
+        server
+    }
+
+    /// The usage of the whole answers that a server gave which counts.
+    pub fn paid(&self) -> Vec<Usage> {
+        self.shared.state().paid.clone()
+    }
+
     fn new(rehearses: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
         listener.set_nonblocking(true).expect("a socket that can be polled");
@@ -97,6 +130,8 @@ impl ModelServer {
             state: Mutex::new(State {
                 script: VecDeque::new(),
                 rehearses,
+                counts: false,
+                paid: Vec::new(),
                 requests: Vec::new(),
                 lists: Vec::new(),
                 props: None,

@@ -56,7 +56,13 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
     })
 }
 
-async fn play(reply: Reply, path: &str, request: &Value, shared: Arc<Shared>) -> Response {
+async fn play(mut reply: Reply, path: &str, request: &Value, shared: Arc<Shared>) -> Response {
+    if let Content::Answer(answer) = &mut reply.content
+        && reply.cut_after.is_none()
+        && !reply.hang
+    {
+        shared.charge(&mut answer.completion);
+    }
     let mut guard = Guard(Some(shared));
     tokio::time::sleep(reply.delay).await;
     let streams = request["stream"] == true;
@@ -177,7 +183,10 @@ async fn rehearse(path: &str, body: &Value, raw: Bytes, shared: Arc<Shared>) -> 
     };
     if !streams {
         return match first {
-            Chunk::Done(done) => axum_json(200, &encoder.whole(&done)),
+            Chunk::Done(mut done) => {
+                shared.charge(&mut done);
+                axum_json(200, &encoder.whole(&done))
+            }
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "chunks in a whole answer").into_response(),
         };
     }
@@ -194,7 +203,8 @@ async fn rehearse(path: &str, body: &Value, raw: Bytes, shared: Arc<Shared>) -> 
                     flushed().await;
                 }
                 let item = match next {
-                    Ok(Chunk::Done(done)) => {
+                    Ok(Chunk::Done(mut done)) => {
+                        failing.charge(&mut done);
                         text += &encoder.end(&done);
                         Ok(Bytes::from(text))
                     }

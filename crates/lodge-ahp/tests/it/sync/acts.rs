@@ -16,7 +16,7 @@ const SCRIPTS: [&str; 11] = [
     "call bash {\"command\":\"echo one\"} then say done",
     "call bash {\"command\":\"touch file\"} and bash {\"command\":\"rm file\"} then say done",
     "ask \"Which colour?\" choices red, blue",
-    "fail with server error",
+    "fail with server error 1 time then fail with bad request",
     "call ring {} then say rung",
     "start an agent \"say hello from below\" then say heard",
     "!echo typed",

@@ -68,7 +68,10 @@ impl Talk {
                 self.leaving = Some(ExitCode::SUCCESS);
                 Ok(())
             }
-            Typed::Unknown(name) if self.host_commands(&name).await.iter().any(|(known, _)| *known == name) => {
+            Typed::Unknown(name)
+                if lodge_host::is_mcp_prompt(&name)
+                    || self.host_commands(&name).await.iter().any(|(known, _)| *known == name) =>
+            {
                 self.say(&line, false)
             }
             Typed::Unknown(name) => {
