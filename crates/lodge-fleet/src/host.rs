@@ -58,15 +58,19 @@ pub struct Host {
 }
 
 /// Whether this host's lease still holds. Cheap to ask, to be asked right before something that must not happen twice.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lease {
     /// Until when, in milliseconds of [`Moment`].
     until: Arc<AtomicU64>,
 }
 
 impl Lease {
+    guard: Arc<Guard>,
     /// Whether others still have to leave this host's sessions alone.
     pub fn holds(&self) -> bool {
+/// Hears of each term of a lease, before anybody goes by it: when it was taken and when it ends, as times since the boot.
+type Guard = dyn Fn(Duration, Duration) + Send + Sync;
+
         Moment::now().0.as_millis() < u128::from(self.until.load(Ordering::Acquire))
     }
 
@@ -81,11 +85,20 @@ impl Lease {
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.fetch_max(millis, Ordering::AcqRel);
     }
+        (self.guard)(Moment::now().0, until);
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
     }
 }
 
@@ -98,10 +111,25 @@ impl Host {
         let start = Uuid::new_v4().simple().to_string();
         let id = format!("{}-{}", announcement.name, &start[..8]);
         let lease = Lease {
+        Self::join_with_guard(fleet, announcement, |_, _| {}).await
+    }
+
+    /// The same for a host that starts programs. `guard` hears of each term of the lease, before anybody goes by it: when it was
+    /// taken and when it ends, as times since the machine was started. It ends the host's programs with the lease, also while the
+    /// host itself is stopped.
+    ///
+    /// # Errors
+    /// As [`Host::join`].
+    pub async fn join_with_guard(
+        fleet: &Fleet,
+        announcement: Announcement,
+        guard: impl Fn(Duration, Duration) + Send + Sync + 'static,
+    ) -> Result<Self, FleetError> {
             until: Arc::new(AtomicU64::new(0)),
         };
         fleet
             .until_answered("take a lease", || renew(fleet, &id, announcement.clone(), &lease))
+            guard: Arc::new(guard),
             .await?;
         let announcement = Arc::new(Mutex::new(announcement));
         let renewing = tokio::spawn({

@@ -61,7 +61,8 @@ impl Member {
             home: home_id(home).with_context(|| format!("Cannot write to {}", home.display()))?,
             ..Announcement::default()
         };
-        let host = Host::join(&fleet, announcement)
+        let guard = |from, until| lodge_tools::guard_until(lodge_tools::Term { from, until });
+        let host = Host::join_with_guard(&fleet, announcement, guard)
             .await
             .context("Cannot join the fleet")?;
         Ok(Some(Self {

@@ -18,7 +18,12 @@ const ROOT: &str = "ahp-root://";
 
 /// A host of a fleet, with a name of its own.
 pub(super) fn start(cluster: &Cluster, name: &str) -> Host {
-    let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
+    start_by(cluster, &cluster.urls(), name)
+}
+
+/// The same for one that reaches the servers by other addresses.
+pub(super) fn start_by(cluster: &Cluster, urls: &[String], name: &str) -> Host {
+    let (servers, system) = (urls.join(","), cluster.system_urls().join(","));
     let variables = format!("export LODGE_FLEET='{servers}' LODGE_FLEET_SYSTEM='{system}' LODGE_FLEET_NAME='{name}'");
     Host::start_in(Home::new(), &variables)
 }

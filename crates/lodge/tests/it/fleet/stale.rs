@@ -7,8 +7,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Home, nats::Cluster};
 
-use super::{begin, elsewhere::start, nats::publish, serve, until};
-use crate::{accepted::Client, strangers::Sdk};
+use super::{
+    begin,
+    elsewhere::{start, start_by},
+    nats::publish,
+    serve, until,
+};
+use crate::{
+    accepted::Client,
+    orphans::{running, settle, unique},
+    strangers::{Host, Sdk},
+};
 
 async fn connect(cluster: &Cluster) -> Fleet {
     let options = Options {
@@ -83,6 +92,75 @@ async fn a_host_that_was_paused_tells_its_clients_that_another_has_their_session
     app.call("session.send", turn("From one again.")).unwrap();
     let is_said = |message: &Value| message["params"]["event"]["data"]["content"] == "From one again.";
     while !is_said(&other.waiting.pop_front().unwrap_or_else(|| other.next())) {}
+}
+
+/// An app of a host with a session whose command runs and runs, and has a descendant that left its group.
+fn with_a_command(host: &Host, word: &str) -> (Sdk, Value) {
+    let mut app = Sdk::connect(host);
+    let new = json!({ "workingDirectory": host.home.work(), "requestPermission": true });
+    let session = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let command = json!({ "command": format!("setsid sleep {word} & sleep {word}") });
+    let prompt = format!("call bash {command} then say Done.");
+    app.call("session.send", json!({ "sessionId": session, "prompt": prompt }))
+        .unwrap();
+    let asked = loop {
+        let message = app.waiting.pop_front().unwrap_or_else(|| app.next());
+        let event = &message["params"]["event"];
+        if event["type"] == "permission.requested" {
+            break event["data"]["requestId"].clone();
+        }
+    };
+    let yes = json!({ "sessionId": session, "requestId": asked, "result": { "kind": "approve-once" } });
+    app.call("session.permissions.handlePendingPermissionRequest", yes)
+        .unwrap();
+    settle("the command", word, 2);
+    (app, session)
+}
+
+/// Another host has a session as soon as its owner's lease has run out.
+fn taken_by(host: &Host, session: &Value) {
+    let mut app = Sdk::connect(host);
+    let resume = json!({ "sessionId": session, "requestPermission": true });
+    app.call("session.resume", resume).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_a_host_that_is_stopped_end_before_another_has_their_session() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let word = unique();
+    let (_app, session) = with_a_command(&one, &word);
+    let process = Pid::from_raw(one.running.id().cast_signed()).unwrap();
+    kill_process(process, Signal::STOP).unwrap();
+    taken_by(&two, &session);
+    assert_eq!(running(&word), 0, "the host is stopped, and its command goes on");
+    kill_process(process, Signal::CONT).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_a_host_that_is_cut_off_end_before_another_has_their_session_and_later_ones_run() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (doors, urls) = cluster.doors().await;
+    let (one, two) = (start_by(&cluster, &urls, "one"), start(&cluster, "two"));
+    let word = unique();
+    let (app, session) = with_a_command(&one, &word);
+    for door in &doors {
+        door.cut();
+    }
+    taken_by(&two, &session);
+    assert_eq!(running(&word), 0, "the host is cut off, and its command goes on");
+    drop(app);
+
+    // Back among the others, it has another term.
+    for door in &doors {
+        door.heal();
+    }
+    until(&one.home, &["run", "say Back."], |said| said.contains("Back."));
+    let made = one.home.work().join("made");
+    let command = json!({ "command": format!("sleep 1; echo made > {}", made.display()) });
+    let prompt = format!("call bash {command} then say Done.");
+    let _ = one.home.run(["run", "--yolo", &prompt]).ok();
+    assert!(made.exists(), "the guard ended a command of the next term");
 }
 
 #[tokio::test(flavor = "multi_thread")]
