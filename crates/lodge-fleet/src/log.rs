@@ -111,7 +111,7 @@ impl FleetLog {
         }
     }
 
-    /// Removes what a deleted session leaves: all that is before the message that says so.
+    /// Removes what a deleted session leaves: all that is before the message that says so, and its owner.
     pub(crate) async fn purge(&self, before: u64) -> Result<(), FleetError> {
         let Place {
             stream, log, bodies, ..
@@ -120,7 +120,7 @@ impl FleetLog {
             let purged = self.jetstream().purge(stream, &subjects, Some(before), PATIENCE).await;
             purged.map_err(|failure| failure.into_error("delete a session", PATIENCE))?;
         }
-        Ok(())
+        self.fleet.free_deleted(self).await
     }
 
     /// The error for whoever finds a message where its own was to be.

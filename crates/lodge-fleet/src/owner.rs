@@ -30,6 +30,16 @@ pub struct Owner {
     pub epoch: u64,
 }
 
+impl Owner {
+    /// Nobody, in the same epoch.
+    fn gone(self) -> Self {
+        Self {
+            host: String::new(),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "host {} (epoch {})", self.host, self.epoch)
@@ -151,11 +161,7 @@ impl Host {
     async fn free_if(&self, log: &FleetLog, may_go: impl FnOnce(&Owner) -> bool) -> Result<(), FleetError> {
         let key = self.fleet().key(log).await?;
         if let Some(owner) = key.owner.filter(|owner| may_go(owner)) {
-            let free = Owner {
-                host: String::new(),
-                epoch: owner.epoch,
-            };
-            self.fleet().change(log, key.revision, &free).await?;
+            self.fleet().change(log, key.revision, &owner.gone()).await?;
         }
         Ok(())
     }
@@ -232,6 +238,19 @@ impl Fleet {
             revision: found.as_ref().map_or(0, |found| found.sequence),
             owner: found.and_then(|found| serde_json::from_slice(&found.payload).ok()),
         })
+    /// Makes a deleted session nobody's, whoever had it. The key stays: its epoch is below that of whoever uses the id again.
+    pub(crate) async fn free_deleted(&self, log: &FleetLog) -> Result<(), FleetError> {
+        loop {
+            let key = self.key(log).await?;
+            let Some(owner) = key.owner.filter(|owner| !owner.host.is_empty()) else {
+                return Ok(());
+            };
+            if self.change(log, key.revision, &owner.gone()).await? {
+                return Ok(());
+            }
+        }
+    }
+
     }
 
     /// Changes a key if it is still as it was at `revision`. Answers whether it was.
