@@ -97,6 +97,15 @@ impl Host {
         taken
     }
 
+    /// Takes a session that is to be deleted. What its log holds is not read.
+    ///
+    /// # Errors
+    /// As [`Host::take`].
+    pub async fn take_to_delete(&self, session: &str) -> Result<Writer, FleetError> {
+        let end = self.fleet().log(session)?.claimed_end().await?;
+        self.take(session, Intent::Open, end, |_| Ok(())).await
+    }
+
     /// Reads the log and claims it as `owner`, whose epoch goes up when the log knows a later one.
     async fn claim(
         &self,
@@ -229,15 +238,6 @@ impl Fleet {
         }
     }
 
-    async fn key(&self, log: &FleetLog) -> Result<Key, FleetError> {
-        let subject = subject(log);
-        let found = self
-            .until_answered("look up an owner", || self.jetstream().last(OWNERS, &subject))
-            .await?;
-        Ok(Key {
-            revision: found.as_ref().map_or(0, |found| found.sequence),
-            owner: found.and_then(|found| serde_json::from_slice(&found.payload).ok()),
-        })
     /// Makes a deleted session nobody's, whoever had it. The key stays: its epoch is below that of whoever uses the id again.
     pub(crate) async fn free_deleted(&self, log: &FleetLog) -> Result<(), FleetError> {
         loop {
@@ -251,6 +251,15 @@ impl Fleet {
         }
     }
 
+    async fn key(&self, log: &FleetLog) -> Result<Key, FleetError> {
+        let subject = subject(log);
+        let found = self
+            .until_answered("look up an owner", || self.jetstream().last(OWNERS, &subject))
+            .await?;
+        Ok(Key {
+            revision: found.as_ref().map_or(0, |found| found.sequence),
+            owner: found.and_then(|found| serde_json::from_slice(&found.payload).ok()),
+        })
     }
 
     /// Changes a key if it is still as it was at `revision`. Answers whether it was.

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 use futures_util::future::BoxFuture;
-use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, SessionFiles, Tip, Writer};
+use lodge_fleet::{Entry, FleetError, Host, LEASE, Owner, Reply, Request, SessionFiles, Writer};
 use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
@@ -275,7 +275,7 @@ impl Keeper for FleetKeeper {
         Box::pin(async move {
             let began = Instant::now();
             loop {
-                match self.host.take(id, Intent::Open, Tip::START, |_| Ok(())).await {
+                match self.host.take_to_delete(id).await {
                     Ok(writer) => {
                         let epoch = writer.owner().epoch;
                         writer.delete().await.map_err(told)?;
