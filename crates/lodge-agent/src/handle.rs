@@ -453,6 +453,11 @@ impl Agent {
         self.shared.recorder.lost()
     }
 
+    /// Whether the session's log is lost to this host.
+    pub fn is_lost(&self) -> bool {
+        self.shared.recorder.is_lost()
+    }
+
     /// Takes it that the session's log is lost to another host. Nothing more is recorded here.
     pub fn lose(&self, reason: &str) {
         self.shared.recorder.lose(reason);

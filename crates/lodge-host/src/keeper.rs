@@ -37,6 +37,7 @@ impl Host {
     /// # Errors
     /// When who has the session is not known, or the host that has it cannot be reached.
     pub async fn way_to(&self, id: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        self.end_if_lost(id).await;
         match self.keeper() {
             Some(keeper) if self.live(id).is_none() => keeper.way_to(id, wire).await,
             _ => Ok(None),
@@ -122,3 +123,15 @@ async fn end(live: &Live) {
     live.agent.close(Ending::Routine).await;
     live.hub.close();
 }
+impl Host {
+    /// Ends a session whose log is lost to this host, where that has not happened yet: its clients know it already, and open it again.
+    pub(crate) async fn end_if_lost(&self, id: &str) {
+        let Some(session) = self.live(id).filter(|session| session.0.agent.is_lost()) else {
+            return;
+        };
+        if self.0.forget_if(id, |kept| Arc::ptr_eq(kept, &session.0)).is_some() {
+            end(&session.0).await;
+        }
+    }
+}
+

@@ -52,8 +52,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    fn is_kept(&self) -> bool {
-        self.progress.borrow().failed.is_none()
+    pub(super) fn is_lost(&self) -> bool {
+        self.progress.borrow().failed.is_some()
     }
 
     /// Checks whether an event can be added.
@@ -194,7 +194,7 @@ pub(super) fn start(
 
 /// Gives the log elsewhere up for good, and tells who listens.
 pub(super) fn lose(inner: &mut Inner, publish: &dyn Publish, reason: &str) {
-    let Some(outbox) = inner.outbox.as_mut().filter(|outbox| outbox.is_kept()) else {
+    let Some(outbox) = inner.outbox.as_mut().filter(|outbox| !outbox.is_lost()) else {
         return;
     };
     outbox.fail(reason);
