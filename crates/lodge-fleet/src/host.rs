@@ -37,6 +37,9 @@ pub struct Announcement {
     /// Whether it takes no more sessions, because it is about to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
+    /// How many sessions it has in memory.
+    #[serde(default)]
+    pub live: usize,
 }
 
 /// A host that lives, as others see it.
@@ -62,15 +65,15 @@ pub struct Host {
 pub struct Lease {
     /// Until when, in milliseconds of [`Moment`].
     until: Arc<AtomicU64>,
+    guard: Arc<Guard>,
 }
 
-impl Lease {
-    guard: Arc<Guard>,
-    /// Whether others still have to leave this host's sessions alone.
-    pub fn holds(&self) -> bool {
 /// Hears of each term of a lease, before anybody goes by it: when it was taken and when it ends, as times since the boot.
 type Guard = dyn Fn(Duration, Duration) + Send + Sync;
 
+impl Lease {
+    /// Whether others still have to leave this host's sessions alone.
+    pub fn holds(&self) -> bool {
         Moment::now().0.as_millis() < u128::from(self.until.load(Ordering::Acquire))
     }
 
@@ -82,15 +85,12 @@ type Guard = dyn Fn(Duration, Duration) + Send + Sync;
 
     fn extend(&self, asked: Moment) {
         let until = asked.0 + LEASE - MARGIN;
+        (self.guard)(Moment::now().0, until);
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.fetch_max(millis, Ordering::AcqRel);
     }
-        (self.guard)(Moment::now().0, until);
 }
 
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
@@ -99,6 +99,9 @@ impl fmt::Debug for Lease {
     }
 }
 
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -108,9 +111,6 @@ impl Host {
     /// # Errors
     /// When the servers do not take the lease; [`FleetError::NameTaken`] when a host of another home has the name.
     pub async fn join(fleet: &Fleet, announcement: Announcement) -> Result<Self, FleetError> {
-        let start = Uuid::new_v4().simple().to_string();
-        let id = format!("{}-{}", announcement.name, &start[..8]);
-        let lease = Lease {
         Self::join_with_guard(fleet, announcement, |_, _| {}).await
     }
 
@@ -125,11 +125,14 @@ impl Host {
         announcement: Announcement,
         guard: impl Fn(Duration, Duration) + Send + Sync + 'static,
     ) -> Result<Self, FleetError> {
+        let start = Uuid::new_v4().simple().to_string();
+        let id = format!("{}-{}", announcement.name, &start[..8]);
+        let lease = Lease {
             until: Arc::new(AtomicU64::new(0)),
+            guard: Arc::new(guard),
         };
         fleet
             .until_answered("take a lease", || renew(fleet, &id, announcement.clone(), &lease))
-            guard: Arc::new(guard),
             .await?;
         let announcement = Arc::new(Mutex::new(announcement));
         let renewing = tokio::spawn({
@@ -200,12 +203,9 @@ impl Host {
         &self.lease
     }
 
-    /// Says with the next renewal of the lease that this host takes no more sessions.
-    pub fn announce_drain(&self) {
-        self.announcement
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .draining = true;
+    /// Changes what this host says of itself with the next renewal of the lease.
+    pub fn announce(&self, change: impl FnOnce(&mut Announcement)) {
+        change(&mut self.announcement.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Gives the lease back: others may take this host's sessions at once.

@@ -74,7 +74,7 @@ impl FleetKeeper {
     /// Takes no more sessions from now on.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
-        self.host.announce_drain();
+        self.host.announce(|announcement| announcement.draining = true);
     }
 
     /// Waits until all sessions are let go, with what they keep beside their logs. Only when none is open any more.
@@ -123,19 +123,33 @@ impl FleetKeeper {
         let Some(missing) = self.missing_directory(id).await? else {
             return Ok(None);
         };
-        let hosts = fleet.hosts().await.map_err(told)?.into_iter().map(|host| host.id);
-        let (mut hosts, owned): (Vec<_>, Vec<_>) = hosts
-            .filter(|host| host != self.host.id())
-            .partition(|host| Some(host) != owner.as_ref());
-        hosts.splice(0..0, owned);
+        match self.host_with(&missing.directory, owner.as_deref()).await? {
+            Some(host) => Ok(Some(host)),
+            None => Err(missing.waits(id)),
+        }
+    }
+
+    /// Another host that has a directory: this one if it does, or the one with the fewest sessions.
+    async fn host_with(&self, directory: &str, first: Option<&str>) -> Result<Option<String>, HostError> {
+        let fleet = self.host.fleet();
+        let mut hosts = fleet.hosts().await.map_err(told)?;
+        hosts.retain(|host| host.id != self.host.id());
+        hosts.sort_by_key(|host| (Some(host.id.as_str()) != first, host.announcement.live));
         for host in hosts {
-            let path = missing.directory.clone();
-            let has = fleet.ask(&host, &Request::Directory { path }).await.map_err(told)?;
+            let path = directory.to_owned();
+            let has = fleet.ask(&host.id, &Request::Directory { path }).await.map_err(told)?;
             if has == Some(Reply::Directory { here: true }) {
-                return Ok(Some(host));
+                return Ok(Some(host.id));
             }
         }
-        Err(missing.waits(id))
+        Ok(None)
+    }
+
+    /// The way to what another host serves.
+    async fn link(&self, host: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        let link = self.host.fleet().link(self.host.name(), host, serves(wire));
+        let link = link.await.map_err(told)?;
+        Ok(link.map(|link| Box::new(link) as Box<dyn Link>))
     }
 
     /// The directory of a session that was last on another host, where this one does not have it.
@@ -264,10 +278,32 @@ impl Keeper for FleetKeeper {
             let Some(host) = self.host_for(id).await? else {
                 return Ok(None);
             };
-            let link = self.host.fleet().link(self.host.name(), &host, serves(wire));
-            let link = link.await.map_err(told)?;
-            let link = link.ok_or_else(|| in_use(id, &host))?;
-            Ok(Some(Box::new(link) as Box<dyn Link>))
+            match self.link(&host, wire).await? {
+                Some(link) => Ok(Some(link)),
+                None => Err(in_use(id, &host)),
+            }
+        })
+    }
+
+    fn way_for<'a>(
+        &'a self,
+        directory: &'a str,
+        wire: Wire,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>> {
+        Box::pin(async move {
+            if !self.is_draining() && has_directory(directory.to_owned()).await {
+                return Ok(None);
+            }
+            // Where no host has it, this one says what is wrong.
+            let Some(host) = self.host_with(directory, None).await? else {
+                return Ok(None);
+            };
+            match self.link(&host, wire).await? {
+                Some(link) => Ok(Some(link)),
+                None => Err(HostError::Invalid(format!(
+                    "Host {host} has the directory {directory} and cannot be reached. Try again."
+                ))),
+            }
         })
     }
 

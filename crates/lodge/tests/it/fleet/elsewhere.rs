@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lodge_fleet::HostInfo;
 use serde_json::{Value, json};
 use testkit::{Home, events, nats::Cluster};
 use tokio_tungstenite::tungstenite::{client::IntoClientRequest as _, http::Request};
 
-use super::{LONG, until};
+use super::{LONG, stale::connect, until};
 use crate::{
     accepted::{Client, turn},
     acp::Editor,
@@ -411,3 +412,43 @@ async fn a_command_goes_on_with_a_session_that_another_host_has_in_use() {
     });
     assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
 }
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_session_is_made_where_its_directory_is_and_the_fewest_sessions_are() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let [one, two, three] = ["one", "two", "three"].map(|name| start(&cluster, name));
+    // Below the directory in which a host was started: a host that was started elsewhere does not have it.
+    let directory = "/proc/self/cwd/project";
+    for host in [&one, &two] {
+        std::fs::create_dir(host.home.work().join("project")).unwrap();
+    }
+    let mut there = Sdk::connect(&one);
+    there
+        .call("session.create", json!({ "workingDirectory": one.home.work() }))
+        .unwrap();
+    let fleet = connect(&cluster).await;
+    let live = |hosts: &[HostInfo]| {
+        let one = hosts.iter().find(|host| host.announcement.name == "one");
+        one.map(|host| host.announcement.live)
+    };
+    while live(&fleet.hosts().await.unwrap()) != Some(1) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut app = Sdk::connect(&three);
+    let new = json!({ "workingDirectory": directory, "requestPermission": true });
+    let session = app.call("session.create", new.clone()).unwrap()["sessionId"].clone();
+    let prompt = |words: &str| json!({ "sessionId": session, "prompt": format!("say {words}") });
+    app.call("session.send", prompt("Here is two.")).unwrap();
+    said(&mut app, "Here is two.");
+    assert_eq!((one.home.logs().len(), two.home.logs().len()), (1, 1));
+    assert!(three.home.logs().is_empty(), "{:?}", three.home.logs());
+
+    // A host that takes no more sessions has others make them, too.
+    let servers = cluster.urls().join(",");
+    let drain = ["fleet", "drain", "three", "--fleet", &servers, "--fleet-unchecked-sync"];
+    let _ = three.home.run(drain).ok();
+    let mut app = Sdk::connect(&three);
+    let made = app.call("session.create", json!({ "workingDirectory": three.home.work() }));
+    assert!(made.is_ok(), "{made:?}");
+    assert!(three.home.logs().is_empty(), "{:?}", three.home.logs());
+}
+

@@ -19,7 +19,7 @@ use crate::{
     strangers::{Host, Sdk},
 };
 
-async fn connect(cluster: &Cluster) -> Fleet {
+pub(super) async fn connect(cluster: &Cluster) -> Fleet {
     let options = Options {
         sync: SyncCheck::Skipped,
         ..Options::new(cluster.urls())
