@@ -11,6 +11,7 @@ use super::{LONG, stale::connect, until};
 use crate::{
     accepted::{Client, turn},
     acp::Editor,
+    attach::attach,
     door::http,
     strangers::{Host, Sdk},
 };
@@ -326,6 +327,52 @@ async fn an_editor_works_with_a_session_of_another_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_asked_while_its_only_client_is_on_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (app, session) = working(&one);
+    let mut other = Sdk::connect(&two);
+    let resume = json!({ "sessionId": session, "requestPermission": true });
+    other.call("session.resume", resume).unwrap();
+    drop(app);
+    other.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut other, "session.idle");
+    let file = one.home.work().join("ran");
+    for times in 1..=2 {
+        let command = json!({ "command": format!("echo ran >> {}", file.display()) });
+        let ask = json!({ "sessionId": session, "prompt": format!("call bash {command} then say Done.") });
+        other.call("session.send", ask).unwrap();
+        let asked = event(&mut other, "permission.requested")["requestId"].clone();
+        let yes = json!({ "sessionId": session, "requestId": asked, "result": { "kind": "approve-once" } });
+        let answered = other.call("session.permissions.handlePendingPermissionRequest", yes);
+        assert_eq!(answered.unwrap()["success"], true);
+        said(&mut other, "Done.");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "ran\n".repeat(times));
+    }
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_at_a_terminal_talks_in_a_session_of_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+    app.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut app, "session.idle");
+    until(&two.home, &["sessions", "list"], |list| list.contains(&session[..8]));
+    let mut terminal = attach(&two.home, &[&session]);
+    terminal.say("say From a terminal.");
+    said(&mut app, "From a terminal.");
+    let prompt = json!({ "sessionId": session, "prompt": "say From an app." });
+    app.call("session.send", prompt).unwrap();
+    terminal.line_with("> say From an app.");
+    terminal.line_with("From an app.");
+    let lines = terminal.finish().ok().lines;
+    assert!(lines.iter().any(|line| line == "From a terminal."), "{lines:#?}");
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for() {
     let Some(cluster) = Cluster::start().await else { return };
     let (mut one, two) = (start(&cluster, "one"), start(&cluster, "two"));
@@ -389,30 +436,6 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_goes_on_with_a_session_that_another_host_has_in_use() {
-    let Some(cluster) = Cluster::start().await else { return };
-    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
-    let (mut app, session) = working(&one);
-    app.call("session.abort", json!({ "sessionId": session })).unwrap();
-    event(&mut app, "session.idle");
-    // The app still has it open.
-    let ran = two.home.run(["run", "--resume", &session, "say From a command."]).ok();
-    assert!(ran.stdout().contains("From a command."), "{}", ran.stdout());
-    said(&mut app, "From a command.");
-
-    // It is taken back, put back and copied there, too.
-    let back = two.home.run(["sessions", "rewind", &session]).ok();
-    assert!(back.stdout().contains("--undo restores it."), "{}", back.stdout());
-    event(&mut app, "session.snapshot_rewind");
-    let _ = two.home.run(["sessions", "rewind", &session, "--undo"]).ok();
-    said(&mut app, "From a command.");
-    let copy = two.home.run(["sessions", "fork", &session]).ok().stdout();
-    until(&two.home, &["sessions", "list"], |list| {
-        list.contains(&copy.trim()[..8])
-    });
-    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
-}
-#[tokio::test(flavor = "multi_thread")]
 async fn a_new_session_is_made_where_its_directory_is_and_the_fewest_sessions_are() {
     let Some(cluster) = Cluster::start().await else { return };
     let [one, two, three] = ["one", "two", "three"].map(|name| start(&cluster, name));
@@ -452,3 +475,27 @@ async fn a_new_session_is_made_where_its_directory_is_and_the_fewest_sessions_ar
     assert!(three.home.logs().is_empty(), "{:?}", three.home.logs());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_goes_on_with_a_session_that_another_host_has_in_use() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+    app.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut app, "session.idle");
+    // The app still has it open.
+    let ran = two.home.run(["run", "--resume", &session, "say From a command."]).ok();
+    assert!(ran.stdout().contains("From a command."), "{}", ran.stdout());
+    said(&mut app, "From a command.");
+
+    // It is taken back, put back and copied there, too.
+    let back = two.home.run(["sessions", "rewind", &session]).ok();
+    assert!(back.stdout().contains("--undo restores it."), "{}", back.stdout());
+    event(&mut app, "session.snapshot_rewind");
+    let _ = two.home.run(["sessions", "rewind", &session, "--undo"]).ok();
+    said(&mut app, "From a command.");
+    let copy = two.home.run(["sessions", "fork", &session]).ok().stdout();
+    until(&two.home, &["sessions", "list"], |list| {
+        list.contains(&copy.trim()[..8])
+    });
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lodge_fleet::{Announcement, Fleet, Host as Member, Intent, Options, SyncCheck, Tip};
+use lodge_fleet::{Announcement, Fleet, Host as Member, Intent, Options, Reply, SyncCheck, Tip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Home, nats::Cluster};
@@ -190,6 +190,53 @@ async fn a_session_whose_deletion_was_interrupted_can_be_deleted_on_any_host() {
     assert!(two.run(["sessions", "list"]).stdout().contains("Here is one"));
     let _ = two.run(["sessions", "delete", "--yes", &session]).ok();
     until(&two, &["sessions", "list"], |list| !list.contains("Here is one"));
+    second.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_of_another_version_keeps_its_session_until_it_leaves() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (Home::new(), Home::new());
+    let mut first = serve(&one, &cluster, "one");
+    let session = begin(&one, "say Here is one.");
+    let _ = one.run(["serve", "--stop"]).ok();
+    first.kill();
+
+    // It understands nothing that it is asked, and its answers are not understood.
+    let fleet = connect(&cluster).await;
+    let announcement = Announcement {
+        name: "later".into(),
+        version: "99.0.0".into(),
+        ..Announcement::default()
+    };
+    let later = Member::join(&fleet, announcement).await.unwrap();
+    let mut requests = later.requests().await.unwrap();
+    let answering = tokio::spawn(async move {
+        while let Some((_, asker)) = requests.next().await {
+            asker.answer(&Reply::Unknown).await;
+        }
+    });
+    let writer = later
+        .take(&session, Intent::Open, Tip::START, |_| Ok(()))
+        .await
+        .unwrap();
+    let mut second = serve(&two, &cluster, "two");
+    let refused = two.run(["run", "--resume", &session, "say Mine."]);
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("later-"), "{}", refused.stderr);
+    let mut doctor = two.command(["doctor"]);
+    doctor
+        .env("LODGE_FLEET", cluster.urls().join(","))
+        .env("LODGE_FLEET_SYSTEM", cluster.system_urls().join(","));
+    let printed = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    assert!(
+        printed.contains("version 99.0.0") && printed.contains("hosts of different versions"),
+        "{printed}"
+    );
+    later.release(writer).await.unwrap();
+    let said = two.run(["run", "--resume", &session, "say Mine."]).ok();
+    assert!(said.stdout().contains("Mine."), "{}", said.stdout());
+    answering.abort();
     second.kill();
 }
 
