@@ -109,16 +109,12 @@ impl FleetKeeper {
     /// The other host that serves a session: the one that uses it, or one that has its directory where this one does not. Nothing
     /// when this host can have it.
     async fn host_for(&self, id: &str) -> Result<Option<String>, HostError> {
-        let fleet = self.host.fleet();
-        let owner = fleet.owner(id).await.map_err(told)?;
-        let owner = owner.map(|owner| owner.host).filter(|host| host != self.host.id());
+        let owner = self.other_owner(id).await?;
         // Who uses it goes on with it, also when its directory is gone.
-        if let Some(host) = &owner {
-            let session = id.to_owned();
-            let released = fleet.ask(host, &Request::Release { session }).await.map_err(told)?;
-            if released == Some(Reply::InUse) {
-                return Ok(owner);
-            }
+        if let Some(host) = &owner
+            && self.is_used_by(host, id).await?
+        {
+            return Ok(owner);
         }
         let Some(missing) = self.missing_directory(id).await? else {
             return Ok(None);
@@ -126,6 +122,32 @@ impl FleetKeeper {
         match self.host_with(&missing.directory, owner.as_deref()).await? {
             Some(host) => Ok(Some(host)),
             None => Err(missing.waits(id)),
+        }
+    }
+
+    /// The other host that owns a session.
+    async fn other_owner(&self, id: &str) -> Result<Option<String>, HostError> {
+        let owner = self.host.fleet().owner(id).await.map_err(told)?;
+        Ok(owner.map(|owner| owner.host).filter(|host| host != self.host.id()))
+    }
+
+    /// Whether a host uses a session. If it does not, it releases the session. One that does not answer is asked again as long as it
+    /// lives: the question may have been lost.
+    async fn is_used_by(&self, host: &str, id: &str) -> Result<bool, HostError> {
+        let fleet = self.host.fleet();
+        let began = Instant::now();
+        loop {
+            let session = id.to_owned();
+            match fleet.ask(host, &Request::Release { session }).await.map_err(told)? {
+                Some(reply) => return Ok(reply == Reply::InUse),
+                None if began.elapsed() >= OWNER_MAY_BE_DEAD => return Ok(false),
+                None => {}
+            }
+            let lives = fleet.hosts().await.map_err(told)?.iter().any(|other| other.id == host);
+            if !lives || self.other_owner(id).await?.as_deref() != Some(host) {
+                return Ok(false);
+            }
+            tokio::time::sleep(LATER).await;
         }
     }
 
@@ -278,10 +300,13 @@ impl Keeper for FleetKeeper {
             let Some(host) = self.host_for(id).await? else {
                 return Ok(None);
             };
-            match self.link(&host, wire).await? {
-                Some(link) => Ok(Some(link)),
-                None => Err(in_use(id, &host)),
+            // The first request may have been lost.
+            for _ in 0..2 {
+                if let Some(link) = self.link(&host, wire).await? {
+                    return Ok(Some(link));
+                }
             }
+            Err(in_use(id, &host))
         })
     }
 
