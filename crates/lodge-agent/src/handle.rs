@@ -463,9 +463,9 @@ impl Agent {
         self.shared.recorder.lose(reason);
     }
 
-    /// Whether the session has left memory, and nothing can be done with it any more.
+    /// Whether the session has left memory or is about to, and nothing can be done with it any more.
     pub fn has_ended(&self) -> bool {
-        self.inbox.is_closed()
+        self.inbox.is_closed() || self.is_lost()
     }
 
     /// Whether a turn runs, or a sub-agent.
