@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lodge_fleet::Fleet;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 use testkit::{
@@ -22,7 +23,7 @@ use testkit::{
 };
 use tokio::{task::JoinSet, time::sleep};
 
-use super::nats::publish;
+use super::{nats::publish, stale::connect};
 use crate::{
     accepted::{Client, pending},
     strangers::{Host, Sdk},
@@ -286,6 +287,7 @@ async fn watch_turn(client: &mut Client, chat: &str) -> Option<()> {
 
 struct Campaign {
     cluster: Cluster,
+    fleet: Fleet,
     hosts: Vec<Option<Host>>,
     doors: Vec<(Vec<Proxy>, Vec<String>)>,
     places: Places,
@@ -380,9 +382,22 @@ impl Campaign {
         self.signal(host, Signal::CONT);
     }
 
+    /// The host that has one of the sessions.
+    async fn host_with_a_session(&mut self) -> usize {
+        let session = self.random.pick(&self.talks).session.clone();
+        let owner = self.fleet.owner(&session).await.expect("the servers answer");
+        let named = |host: &usize| {
+            owner
+                .as_ref()
+                .is_some_and(|owner| owner.host.starts_with(&format!("host{host}-")))
+        };
+        let any = self.random.below(HOSTS as u64) as usize;
+        (0..HOSTS).find(named).unwrap_or(any)
+    }
+
     /// Lets one thing go wrong, and puts it right. Answers what it was.
     async fn fault(&mut self) -> &'static str {
-        let host = self.random.below(HOSTS as u64) as usize;
+        let host = self.host_with_a_session().await;
         let server = self.random.below(self.cluster.len() as u64) as usize;
         match self.random.below(28) {
             0..4 => {
@@ -639,6 +654,7 @@ async fn no_accepted_message_is_lost_and_no_tool_runs_twice_whatever_fails() {
         doors.push(cluster.doors().await);
     }
     let mut campaign = Campaign {
+        fleet: connect(&cluster).await,
         cluster,
         hosts: Vec::new(),
         doors,
