@@ -23,6 +23,8 @@ const ASIDE: &str = "events.differs.jsonl";
 const EXPORT_TRIES: u32 = 5;
 /// The most that is brought into the fleet at once.
 const RUN: usize = 256 << 10;
+/// So much of a log is fetched before it is written.
+const PART: usize = 4 << 20;
 
 type Hash = [u8; 32];
 
@@ -53,7 +55,7 @@ struct Mark {
     digest: Hash,
     /// What the log says of files up to there.
     files: Recorded,
-    /// Who had the session.
+    /// Who had the session. Nobody, when the copy was only fetched: the files beside it were not.
     owner: Owner,
 }
 
@@ -119,12 +121,17 @@ impl Host {
         files: &Arc<FileStore>,
         moving: MovingFiles,
     ) -> Result<(Writer, SessionFiles), FleetError> {
-        let copy = in_home(files, session, read).await?;
+        let mut copy = in_home(files, session, read).await?;
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
             Err(FleetError::NotFound { .. }) if copy.exists && !copy.joined => Intent::Create,
             Err(error) => return Err(error),
             Ok(_) => Intent::Open,
         };
+        if intent == Intent::Open && !copy.exists {
+            self.check_free(session).await?;
+            self.fetch(session, files).await?;
+            copy = in_home(files, session, read).await?;
+        }
         let mark = self.good_mark(session, &copy).await?;
         let mut history = mark.as_ref().map_or_else(History::default, History::up_to);
         let take_in = |record: &Record| {
@@ -144,6 +151,45 @@ impl Host {
                 Err(error)
             }
         }
+    }
+
+    /// Fetches a log that this home has nothing of, a part at a time. What it says of files is left for later.
+    async fn fetch(&self, session: &str, files: &Arc<FileStore>) -> Result<(), FleetError> {
+        let mut reader = self.fleet().log(session)?.read(Tip::START).await?;
+        in_home(files, session, |files, session| {
+            drop(files.create(session)?);
+            mark_joined(files, session, None)
+        })
+        .await?;
+        let (mut history, mut bytes) = (History::default(), 0);
+        while let Some(record) = reader.next().await? {
+            bytes += record.events.iter().map(Bytes::len).sum::<usize>();
+            history.take_in(&record);
+            if bytes >= PART {
+                bytes = 0;
+                let part = std::mem::take(&mut history.events);
+                in_home(files, session, move |files, session| write(files, session, &part)).await?;
+            }
+        }
+        let tip = reader.tip();
+        let History {
+            events,
+            files: recorded,
+            ..
+        } = history;
+        in_home(files, session, move |files, session| {
+            write(files, session, &events)?;
+            let hashes = hashes_of(files, session)?;
+            let mark = Mark {
+                tip,
+                copied: hashes.len(),
+                digest: digest_of(&hashes),
+                files: recorded,
+                owner: Owner::nobody(),
+            };
+            mark_joined(files, session, Some(&mark))
+        })
+        .await
     }
 
     /// The mark of a copy, if the copy still begins with what it speaks of, and so does the fleet's log.

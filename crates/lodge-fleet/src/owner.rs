@@ -31,6 +31,14 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Nobody, before the first epoch.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            host: String::new(),
+            epoch: 0,
+        }
+    }
+
     /// Nobody, in the same epoch.
     fn gone(self) -> Self {
         Self {
@@ -175,22 +183,31 @@ impl Host {
         Ok(())
     }
 
+    /// Refuses a session of another host that lives.
+    pub(crate) async fn check_free(&self, session: &str) -> Result<(), FleetError> {
+        let log = self.fleet().log(session)?;
+        let owner = self.fleet().key(&log).await?.owner;
+        self.check_gone(&log, &owner.unwrap_or_else(Owner::nobody)).await
+    }
+
+    async fn check_gone(&self, log: &FleetLog, owner: &Owner) -> Result<(), FleetError> {
+        let foreign = !owner.host.is_empty() && owner.host != self.id();
+        if foreign && self.fleet().is_alive(&owner.host).await? {
+            return Err(FleetError::Owned {
+                session: log.session().to_owned(),
+                owner: owner.clone(),
+            });
+        }
+        Ok(())
+    }
+
     /// Makes this host the owner in the session's key, with an epoch above `above`.
     async fn own(&self, log: &FleetLog, above: u64) -> Result<Owner, FleetError> {
         let fleet = self.fleet();
         loop {
             let key = fleet.key(log).await?;
-            let current = key.owner.clone().unwrap_or(Owner {
-                host: String::new(),
-                epoch: 0,
-            });
-            let foreign = !current.host.is_empty() && current.host != self.id();
-            if foreign && fleet.is_alive(&current.host).await? {
-                return Err(FleetError::Owned {
-                    session: log.session().to_owned(),
-                    owner: current,
-                });
-            }
+            let current = key.owner.clone().unwrap_or_else(Owner::nobody);
+            self.check_gone(log, &current).await?;
             let owner = Owner {
                 host: self.id().to_owned(),
                 epoch: current.epoch.max(above) + 1,

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use lodge_events::{Event, SessionInfo, Uuid};
+use lodge_events::{Event, LodgeRewound, SessionInfo, Uuid};
 use lodge_fleet::{Fleet, FleetError};
 use lodge_log::{FileStore, Home, HomeOptions, Position, Store as _};
 use testkit::nats::{Cluster, Settings};
@@ -155,6 +155,48 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
         .await
         .expect_err("it was deleted");
     assert!(matches!(refused, FleetError::Deleted { .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_fetched_in_parts_and_a_rewind_counts_in_all_of_them() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    let host = host(&fleet, "one").await;
+    let texts: Vec<String> = (0..10).map(|at| at.to_string().repeat(1 << 20)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let events = chain(None, &texts);
+    let mut writer = create(&host, "s").await;
+    for event in &events {
+        writer.append(&[event.json().clone()]).await.unwrap();
+    }
+    // Back to before the second event, which is in an earlier part, and on from there.
+    let rewound = LodgeRewound {
+        up_to_event_id: events[1].id().to_string(),
+        events_removed: 9,
+        message_ids: None,
+    };
+    let rewind = Event::new(Some(events[0].id()), None, rewound);
+    let last = chain(Some(events[0].id()), &["last"]).remove(0);
+    writer.append(&[rewind.json().clone()]).await.unwrap();
+    writer.append(&[last.json().clone()]).await.unwrap();
+    host.release(writer).await.unwrap();
+    let there = Place::new();
+    for _ in 0..2 {
+        let (writer, _) = host.open_with_copy("s", there.files(), MOVING).await.unwrap();
+        assert_eq!(writer.tip().events(), 12);
+        assert_eq!(there.read("s"), [texts[0], "last"]);
+        host.release(writer).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
