@@ -99,7 +99,7 @@ impl Talk {
         let resume = json!({ "sessionId": self.session, "requestPermission": true, "continuePendingWork": true });
         match sdk.try_call("session.resume", resume)? {
             Ok(_) => Ok(sdk),
-            Err(_) => Err(io::ErrorKind::Other.into()),
+            Err(refused) => Err(io::Error::other(refused.to_string())),
         }
     }
 
@@ -143,31 +143,32 @@ impl Talk {
         Ok(())
     }
 
-    /// Whether the session takes a message.
-    async fn takes_a_message(&self, random: &mut Random, but: Option<usize>) -> bool {
+    /// Has the session take a message; says why it does not.
+    async fn take_a_message(&self, random: &mut Random, but: Option<usize>) -> Result<(), String> {
         let (place, word) = (self.place(random, but), self.word());
         let text = format!("say Here. {word}");
-        let taken = if random.below(2) == 0 {
+        if random.below(2) == 0 {
             let talk = self.clone();
             let send = json!({ "sessionId": self.session, "prompt": text });
             let asking = tokio::task::spawn_blocking(move || {
-                let mut sdk = talk.resume(GLANCE, &place)?;
-                sdk.try_call("session.send", send)
+                let resumed = talk.resume(GLANCE, &place).map_err(|error| format!("resume: {error}"));
+                let sent = resumed?.try_call("session.send", send);
+                let sent = sent.map_err(|error| format!("send: {error}"))?;
+                sent.map_err(|refused| format!("send: {refused}"))
             });
-            matches!(asking.await.expect("asking does not panic"), Ok(Ok(_)))
+            asking.await.expect("asking does not panic")?;
         } else {
-            let asking = async {
-                let (mut client, chat) = self.subscribe(GLANCE, &place).await?;
-                client
-                    .try_dispatch(GLANCE, &chat, pending("queued", &word, &text))
-                    .await
-            };
-            asking.await == Some(true)
-        };
-        if taken {
-            self.accept(word);
+            let subscribed = self.subscribe(GLANCE, &place).await;
+            let (mut client, chat) = subscribed.ok_or("an AHP client gets no snapshot")?;
+            let taken = client
+                .try_dispatch(GLANCE, &chat, pending("queued", &word, &text))
+                .await;
+            if taken != Some(true) {
+                return Err(format!("the verdict on an action is {taken:?}"));
+            }
         }
-        taken
+        self.accept(word);
+        Ok(())
     }
 }
 
@@ -285,6 +286,15 @@ async fn watch_turn(client: &mut Client, chat: &str) -> Option<()> {
     }
 }
 
+/// Stops the clients, also when the test fails.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Campaign {
     cluster: Cluster,
     fleet: Fleet,
@@ -348,13 +358,13 @@ impl Campaign {
         for talk in &self.talks {
             let (talk, mut random) = (talk.clone(), Random::seeded(self.random.any()));
             asking.spawn(async move {
-                while !talk.takes_a_message(&mut random, but).await {
-                    sleep(Duration::from_millis(100)).await;
+                while let Err(reason) = talk.take_a_message(&mut random, but).await {
                     assert!(
                         began.elapsed() < 3 * AGAIN,
-                        "LODGE_SEED={seed}: {what}: {} is not there again",
+                        "LODGE_SEED={seed}: {what}: {} is not there again: {reason}",
                         talk.session
                     );
+                    sleep(Duration::from_millis(100)).await;
                 }
                 began.elapsed()
             });
@@ -503,6 +513,7 @@ impl Campaign {
         let work = self.hosts[0].as_ref().unwrap().home.work();
         let accepted: Arc<Mutex<Vec<String>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
+        let stopping = StopOnDrop(stop.clone());
         let (mut apps, mut watchers) = (JoinSet::new(), JoinSet::new());
         self.talks.clear();
         for number in 0..SESSIONS {
@@ -536,7 +547,7 @@ impl Campaign {
             self.available(fault, None).await;
         }
         self.progress(&accepted).await;
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         apps.join_all().await;
         watchers.join_all().await;
         let accepted = accepted.lock().unwrap().clone();
