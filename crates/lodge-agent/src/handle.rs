@@ -453,14 +453,19 @@ impl Agent {
         self.shared.recorder.lost()
     }
 
+    /// Whether the session's log is lost to this host.
+    pub fn is_lost(&self) -> bool {
+        self.shared.recorder.is_lost()
+    }
+
     /// Takes it that the session's log is lost to another host. Nothing more is recorded here.
     pub fn lose(&self, reason: &str) {
         self.shared.recorder.lose(reason);
     }
 
-    /// Whether the session has left memory, and nothing can be done with it any more.
+    /// Whether the session has left memory or is about to, and nothing can be done with it any more.
     pub fn has_ended(&self) -> bool {
-        self.inbox.is_closed()
+        self.inbox.is_closed() || self.is_lost()
     }
 
     /// Whether a turn runs, or a sub-agent.

@@ -115,6 +115,11 @@ impl Recorder {
         outbox::lost_to_us(&self.inner)
     }
 
+    /// Whether a log elsewhere is lost to this host.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.inner.lock().outbox.as_ref().is_some_and(Outbox::is_lost)
+    }
+
     /// Gives up a log elsewhere: this host can no longer write to it.
     pub(crate) fn lose(&self, reason: &str) {
         outbox::lose(&mut self.inner.lock(), &*self.publish, reason);

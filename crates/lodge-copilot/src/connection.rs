@@ -261,6 +261,17 @@ impl Connection {
         if !self.host.is_kept() {
             return self.request_here(method, id, params).await;
         }
+        if method == relay::CREATE && self.may_relay(method, "") {
+            let (this, id) = (self.clone(), id.to_owned());
+            tokio::spawn(async move {
+                match relay::place(&this, &params).await {
+                    Ok(None) => this.request_here(relay::CREATE, &id, params).await,
+                    Ok(Some((relay, params))) => relay.forward(&id, relay::CREATE, &params),
+                    Err(error) => this.finish(relay::CREATE, &id, Err(error.into())),
+                }
+            });
+            return;
+        }
         let Some(session) = relay::session_of(&params) else {
             return self.request_here(method, id, params).await;
         };

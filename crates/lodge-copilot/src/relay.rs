@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use tokio::io::AsyncRead;
+use uuid::Uuid;
 
 use crate::{
     connection::Ctx,
@@ -22,6 +23,8 @@ use crate::{
     rpc::{Incoming, Params, Reply, RpcError},
 };
 
+/// The request for a new session.
+pub(crate) const CREATE: &str = "session.create";
 const RESUME: &str = "session.resume";
 const DELETE: &str = "session.delete";
 /// Requests for a session that the client does not have open.
@@ -75,7 +78,29 @@ pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Opti
         Err(_) if method == DELETE => return Ok(None),
         link => link?,
     };
-    let Some(link) = link else { return Ok(None) };
+    Ok(link.map(|link| begin(ctx, session, link)))
+}
+
+/// Finds the host that is to make a new session, with the parameters that name the session; `None` if this host is to make it.
+pub(crate) async fn place(ctx: &Ctx, params: &Params) -> Result<Option<(Arc<Relay>, Params)>, HostError> {
+    let Ok(mut new) = params.parse::<serde_json::Map<String, Value>>() else {
+        return Ok(None);
+    };
+    let Some(directory) = new.get("workingDirectory").and_then(Value::as_str) else {
+        return Ok(None);
+    };
+    let Some(link) = ctx.host.way_for(directory, Wire::Sdk).await? else {
+        return Ok(None);
+    };
+    let named = new.get("sessionId").and_then(Value::as_str).map(str::to_owned);
+    let session = named.unwrap_or_else(|| Uuid::new_v4().to_string());
+    new.insert("sessionId".into(), session.clone().into());
+    let params = serde_json::value::to_raw_value(&new).expect("JSON is written as it was read");
+    Ok(Some((begin(ctx, &session, link), Params::new(Some(&params)))))
+}
+
+/// A relay by a link. If the session has one already, that one.
+fn begin(ctx: &Ctx, session: &str, link: Box<dyn Link>) -> Arc<Relay> {
     let relay = Arc::new(Relay {
         session: session.to_owned(),
         client: ctx.peer.clone(),
@@ -86,7 +111,7 @@ pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Opti
     });
     let kept = ctx.keep_relay(session, relay.clone());
     if !Arc::ptr_eq(&kept, &relay) {
-        return Ok(Some(kept));
+        return kept;
     }
     let (input, mut output) = tokio::io::split::<Box<dyn Link>>(link);
     let owner = relay.owner.clone();
@@ -95,7 +120,7 @@ pub(crate) async fn reach(ctx: &Ctx, method: &str, session: &str) -> Result<Opti
     if let Some(greeting) = ctx.greeting() {
         relay.send("connect", &greeting);
     }
-    Ok(Some(relay))
+    relay
 }
 
 impl Relay {
@@ -128,7 +153,7 @@ impl Relay {
             (all.remove(&number), all.is_empty())
         };
         let Some(Asked { id, method }) = asked else { return };
-        if answer.is_ok() && method == RESUME {
+        if answer.is_ok() && [CREATE, RESUME].contains(&method.as_str()) {
             self.is_open.store(true, Ordering::Relaxed);
         }
         let closes = answer.is_ok() && CLOSING.contains(&method.as_str());

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::{FleetError, Options, access::connect};
 
@@ -84,12 +84,18 @@ pub struct ServerInfo {
     pub syncs: bool,
 }
 
-/// Refuses servers that are too old, or acknowledge what is not on their disk.
+/// Refuses servers that are too old, acknowledge what is not on their disk, or do not say.
 pub(crate) async fn sync(options: &Options) -> Result<(), FleetError> {
     if options.sync == SyncCheck::Skipped {
         return Ok(());
     }
-    let (servers, size) = servers(options).await?;
+    let deadline = Instant::now() + options.patience;
+    let (servers, size) = loop {
+        let (servers, size) = servers(options).await?;
+        if servers.len() >= size || Instant::now() >= deadline {
+            break (servers, size);
+        }
+    };
     for server in &servers {
         version(&server.name, &server.version)?;
         if !server.syncs {
@@ -99,11 +105,9 @@ pub(crate) async fn sync(options: &Options) -> Result<(), FleetError> {
     }
     if servers.len() < size {
         let names: Vec<String> = servers.into_iter().map(|server| server.name).collect();
-        tracing::warn!(
-            answered = names.join(", "),
-            size,
-            "some NATS servers did not say whether they sync"
-        );
+        return Err(FleetError::SyncUnknown {
+            reason: format!("only {} of {size} servers answered. Start the others", names.join(", ")),
+        });
     }
     Ok(())
 }
@@ -112,10 +116,11 @@ pub(crate) async fn sync(options: &Options) -> Result<(), FleetError> {
 pub(crate) async fn servers(options: &Options) -> Result<(Vec<ServerInfo>, usize), FleetError> {
     let unknown = |reason: &str| FleetError::SyncUnknown { reason: reason.into() };
     if options.system.is_empty() {
-        return Err(unknown("no user of the system account was given"));
+        return Err(unknown("no user of the system account was given. Give one"));
     }
     let client = connect(&options.system, options.patience).await?;
-    let failed = |error: &dyn std::fmt::Display| unknown(&format!("the servers could not be asked: {error}"));
+    let failed =
+        |error: &dyn std::fmt::Display| unknown(&format!("the servers could not be asked: {error}. Try again"));
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| failed(&error))?;
     let ask = client.publish_with_reply("$SYS.REQ.SERVER.PING.JSZ", inbox, "{\"config\":true}".into());
@@ -140,9 +145,7 @@ pub(crate) async fn servers(options: &Options) -> Result<(Vec<ServerInfo>, usize
         servers.insert(server.name.clone(), server);
     }
     if servers.is_empty() {
-        return Err(unknown(
-            "no server answered; does the user belong to the system account?",
-        ));
+        return Err(unknown("no server answered. Give a user of the system account"));
     }
     Ok((servers.into_values().collect(), size))
 }

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
+/// Linux has a clock of its own that goes on while the machine sleeps. Elsewhere the usual one does, on macOS at least.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 /// A moment, as far as this machine's boot is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) Duration);
 
 impl Moment {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn now() -> Self {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = clock_gettime(CLOCK);
         Self(Duration::new(
             u64::try_from(now.tv_sec).unwrap_or_default(),
             u32::try_from(now.tv_nsec).unwrap_or_default(),
         ))
-    }
-
-    /// Elsewhere the clock may stand still while the machine sleeps.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) fn now() -> Self {
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        Self(START.get_or_init(std::time::Instant::now).elapsed() + Duration::from_secs(1))
     }
 }

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use lodge_events::Event;
 use lodge_log::{FileStore, LogError, Position, Store as _, is_rewind, without_rewound};
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Fleet, FleetError, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
     files::{self, Recorded},
 };
 
-/// In a session's directory: its log was in the fleet as a whole. If the fleet has none, it was deleted there.
+/// In a session's directory: its log was in the fleet as a whole. If the fleet has none, it was deleted there. The file holds a [`Mark`],
+/// or nothing.
 const JOINED: &str = "fleet.joined";
 /// In a session's directory: a copy that differed from the fleet's log.
 const ASIDE: &str = "events.differs.jsonl";
@@ -21,6 +23,8 @@ const ASIDE: &str = "events.differs.jsonl";
 const EXPORT_TRIES: u32 = 5;
 /// The most that is brought into the fleet at once.
 const RUN: usize = 256 << 10;
+/// So much of a log is fetched before it is written.
+const PART: usize = 4 << 20;
 
 type Hash = [u8; 32];
 
@@ -36,7 +40,27 @@ fn hash(event: &[u8]) -> Hash {
 struct Copy {
     exists: bool,
     joined: bool,
+    mark: Option<Mark>,
     events: Vec<Hash>,
+}
+
+/// Up to where a copy was compared with the fleet's log: what is before that need not be read again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Mark {
+    /// The place in the fleet's log.
+    tip: Tip,
+    /// So many events the copy had then.
+    copied: usize,
+    /// Of these events.
+    digest: Hash,
+    /// What the log says of files up to there.
+    files: Recorded,
+    /// Who had the session. Nobody, when the copy was only fetched: the files beside it were not.
+    owner: Owner,
+}
+
+fn digest_of(events: &[Hash]) -> Hash {
+    hash(events.as_flattened())
 }
 
 /// What the fleet has of a session.
@@ -49,6 +73,15 @@ struct History {
 }
 
 impl History {
+    /// What is before a mark, without the events.
+    fn up_to(mark: &Mark) -> Self {
+        Self {
+            events: Vec::new(),
+            files: mark.files.clone(),
+            owner: Some(mark.owner.clone()),
+        }
+    }
+
     fn take_in(&mut self, record: &Record) {
         self.events.extend(record.events.iter().cloned());
         files::apply(&mut self.files, &record.files);
@@ -71,7 +104,7 @@ impl Host {
     ) -> Result<(Writer, SessionFiles), FleetError> {
         let writer = self.take(session, Intent::Create, Tip::START, |_| Ok(())).await?;
         let dir = in_home(files, session, |files, session| {
-            mark_joined(files, session)?;
+            mark_joined(files, session, None)?;
             files.dir(session)
         });
         Ok((writer, SessionFiles::new(dir.await?, moving, Recorded::new())))
@@ -88,19 +121,30 @@ impl Host {
         files: &Arc<FileStore>,
         moving: MovingFiles,
     ) -> Result<(Writer, SessionFiles), FleetError> {
-        let copy = in_home(files, session, read).await?;
+        let mut copy = in_home(files, session, read).await?;
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
             Err(FleetError::NotFound { .. }) if copy.exists && !copy.joined => Intent::Create,
             Err(error) => return Err(error),
             Ok(_) => Intent::Open,
         };
-        let mut history = History::default();
+        if intent == Intent::Open && !copy.exists {
+            self.check_free(session).await?;
+            self.fetch(session, files).await?;
+            copy = in_home(files, session, read).await?;
+        }
+        let mark = self.good_mark(session, &copy).await?;
+        let mut history = mark.as_ref().map_or_else(History::default, History::up_to);
         let take_in = |record: &Record| {
             history.take_in(record);
             Ok(())
         };
-        let mut writer = self.take(session, intent, Tip::START, take_in).await?;
-        match self.bring_up_to_date(&mut writer, copy, history, files, moving).await {
+        let from = mark.as_ref().map_or(Tip::START, |mark| mark.tip);
+        let mut writer = self.take(session, intent, from, take_in).await?;
+        let copied = mark.map_or(0, |mark| mark.copied);
+        match self
+            .bring_up_to_date(&mut writer, copy, copied, history, files, moving)
+            .await
+        {
             Ok(beside) => Ok((writer, beside)),
             Err(error) => {
                 self.release(writer).await?;
@@ -109,10 +153,60 @@ impl Host {
         }
     }
 
+    /// Fetches a log that this home has nothing of, a part at a time. What it says of files is left for later.
+    async fn fetch(&self, session: &str, files: &Arc<FileStore>) -> Result<(), FleetError> {
+        let mut reader = self.fleet().log(session)?.read(Tip::START).await?;
+        in_home(files, session, |files, session| {
+            drop(files.create(session)?);
+            mark_joined(files, session, None)
+        })
+        .await?;
+        let (mut history, mut bytes) = (History::default(), 0);
+        while let Some(record) = reader.next().await? {
+            bytes += record.events.iter().map(Bytes::len).sum::<usize>();
+            history.take_in(&record);
+            if bytes >= PART {
+                bytes = 0;
+                let part = std::mem::take(&mut history.events);
+                in_home(files, session, move |files, session| write(files, session, &part)).await?;
+            }
+        }
+        let tip = reader.tip();
+        let History {
+            events,
+            files: recorded,
+            ..
+        } = history;
+        in_home(files, session, move |files, session| {
+            write(files, session, &events)?;
+            let hashes = hashes_of(files, session)?;
+            let mark = Mark {
+                tip,
+                copied: hashes.len(),
+                digest: digest_of(&hashes),
+                files: recorded,
+                owner: Owner::nobody(),
+            };
+            mark_joined(files, session, Some(&mark))
+        })
+        .await
+    }
+
+    /// The mark of a copy, if the copy still begins with what it speaks of, and so does the fleet's log.
+    async fn good_mark(&self, session: &str, copy: &Copy) -> Result<Option<Mark>, FleetError> {
+        let Some(mark) = &copy.mark else { return Ok(None) };
+        let marked = copy.events.get(..mark.copied);
+        let is_good = marked.is_some_and(|events| digest_of(events) == mark.digest)
+            && self.fleet().log(session)?.has(&mark.tip).await?;
+        Ok(is_good.then(|| mark.clone()))
+    }
+
+    /// `history` is what follows the first `copied` events of the copy.
     async fn bring_up_to_date(
         &self,
         writer: &mut Writer,
         copy: Copy,
+        copied: usize,
         history: History,
         files: &Arc<FileStore>,
         moving: MovingFiles,
@@ -128,8 +222,15 @@ impl Host {
             files: recorded,
             owner,
         } = history;
+        let mut compared = compare(&events, &copy.events[copied..])?;
+        if copied > 0 && (!matches!(compared, Compared::Known(_)) || has_rewinds(&events)?) {
+            // What it is about may be before the mark.
+            events = writer.log().read(Tip::START).await?.events().await?.0;
+            compared = compare(&events, &copy.events)?;
+        }
         let count = events.len();
-        let known = match compare(&events, &copy.events)? {
+        let mut is_aside = false;
+        let known = match compared {
             Compared::Known(known) => known,
             Compared::Ahead if !copy.joined => {
                 join(writer, &session, files, count).await?;
@@ -144,17 +245,35 @@ impl Host {
                     "the copy of a session differs from the fleet's log; it is set aside as {ASIDE}"
                 );
                 in_home(files, &session, |files, session| files.set_aside(session, ASIDE)).await?;
+                is_aside = true;
                 0
             }
             Compared::Differs(event) => return Err(diverged(event, "it is another event")),
         };
         let missing = events.split_off(known.min(count));
         let is_behind = !missing.is_empty() || !copy.exists;
+        let (tip, now) = (writer.tip(), (recorded.clone(), writer.owner().clone()));
+        let hashes = match is_aside || has_rewinds(&missing)? {
+            true => None,
+            false => Some(copy.events.into_iter().chain(missing.iter().map(|event| hash(event)))),
+        };
+        let hashes: Option<Vec<Hash>> = hashes.map(Iterator::collect);
         let dir = in_home(files, &session, move |files, session| {
             if is_behind {
                 write(files, session, &missing)?;
             }
-            mark_joined(files, session)?;
+            let hashes = match hashes {
+                Some(hashes) => hashes,
+                None => hashes_of(files, session)?,
+            };
+            let mark = Mark {
+                tip,
+                copied: hashes.len(),
+                digest: digest_of(&hashes),
+                files: now.0,
+                owner: now.1,
+            };
+            mark_joined(files, session, Some(&mark))?;
             files.dir(session)
         });
         let mut beside = SessionFiles::new(dir.await?, moving, recorded);
@@ -289,14 +408,29 @@ fn read(files: &FileStore, session: &str) -> Result<Copy, LogError> {
     }
     // Opening repairs it: what is damaged is set aside, and then the comparison says what is missing.
     drop(files.open(session)?);
-    let events = files.read(session, Position::START, Position::END)?.events();
+    let path = marker(files, session)?;
     Ok(Copy {
         exists: true,
-        joined: marker(files, session)?.exists(),
-        events: events
-            .map(|event| Ok(hash(event?.json())))
-            .collect::<Result<_, LogError>>()?,
+        joined: path.exists(),
+        mark: std::fs::read(path)
+            .ok()
+            .and_then(|mark| serde_json::from_slice(&mark).ok()),
+        events: hashes_of(files, session)?,
     })
+}
+
+fn hashes_of(files: &FileStore, session: &str) -> Result<Vec<Hash>, LogError> {
+    let events = files.read(session, Position::START, Position::END)?.events();
+    events.map(|event| Ok(hash(event?.json()))).collect()
+}
+
+fn has_rewinds(events: &[Bytes]) -> Result<bool, FleetError> {
+    for event in events {
+        if is_rewind(&parse(event)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn write(files: &FileStore, session: &str, events: &[Bytes]) -> Result<(), LogError> {
@@ -318,12 +452,10 @@ fn marker(files: &FileStore, session: &str) -> Result<PathBuf, LogError> {
     Ok(files.dir(session)?.join(JOINED))
 }
 
-fn mark_joined(files: &FileStore, session: &str) -> Result<(), LogError> {
+fn mark_joined(files: &FileStore, session: &str, mark: Option<&Mark>) -> Result<(), LogError> {
     let path = marker(files, session)?;
-    if path.exists() {
-        return Ok(());
-    }
-    std::fs::write(&path, "").map_err(|source| LogError::Io {
+    let mark = mark.map(|mark| serde_json::to_vec(mark).expect("a mark is plain data"));
+    lodge_files::replace(&path, &mark.unwrap_or_default()).map_err(|source| LogError::Io {
         op: "write",
         path,
         source,

@@ -66,11 +66,10 @@ pub enum FleetError {
     },
     /// Whether the servers sync cannot be seen without a user of the system account.
     #[error(
-        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}. Give the \
-         fleet a user of the system account, or turn this check off"
+        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}, or turn this check off"
     )]
     SyncUnknown {
-        /// Why it cannot be told.
+        /// Why it cannot be told, and what to do.
         reason: String,
     },
     /// Too few copies are kept.

@@ -37,6 +37,9 @@ pub struct Announcement {
     /// Whether it takes no more sessions, because it is about to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub draining: bool,
+    /// How many sessions it has in memory.
+    #[serde(default)]
+    pub live: usize,
 }
 
 /// A host that lives, as others see it.
@@ -58,11 +61,15 @@ pub struct Host {
 }
 
 /// Whether this host's lease still holds. Cheap to ask, to be asked right before something that must not happen twice.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lease {
     /// Until when, in milliseconds of [`Moment`].
     until: Arc<AtomicU64>,
+    guard: Arc<Guard>,
 }
+
+/// Hears of each term of a lease, before anybody goes by it: when it was taken and when it ends, as times since the boot.
+type Guard = dyn Fn(Duration, Duration) + Send + Sync;
 
 impl Lease {
     /// Whether others still have to leave this host's sessions alone.
@@ -78,8 +85,17 @@ impl Lease {
 
     fn extend(&self, asked: Moment) {
         let until = asked.0 + LEASE - MARGIN;
+        (self.guard)(Moment::now().0, until);
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.fetch_max(millis, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,10 +111,25 @@ impl Host {
     /// # Errors
     /// When the servers do not take the lease; [`FleetError::NameTaken`] when a host of another home has the name.
     pub async fn join(fleet: &Fleet, announcement: Announcement) -> Result<Self, FleetError> {
+        Self::join_with_guard(fleet, announcement, |_, _| {}).await
+    }
+
+    /// The same for a host that starts programs. `guard` hears of each term of the lease, before anybody goes by it: when it was
+    /// taken and when it ends, as times since the machine was started. It ends the host's programs with the lease, also while the
+    /// host itself is stopped.
+    ///
+    /// # Errors
+    /// As [`Host::join`].
+    pub async fn join_with_guard(
+        fleet: &Fleet,
+        announcement: Announcement,
+        guard: impl Fn(Duration, Duration) + Send + Sync + 'static,
+    ) -> Result<Self, FleetError> {
         let start = Uuid::new_v4().simple().to_string();
         let id = format!("{}-{}", announcement.name, &start[..8]);
         let lease = Lease {
             until: Arc::new(AtomicU64::new(0)),
+            guard: Arc::new(guard),
         };
         fleet
             .until_answered("take a lease", || renew(fleet, &id, announcement.clone(), &lease))
@@ -172,12 +203,9 @@ impl Host {
         &self.lease
     }
 
-    /// Says with the next renewal of the lease that this host takes no more sessions.
-    pub fn announce_drain(&self) {
-        self.announcement
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .draining = true;
+    /// Changes what this host says of itself with the next renewal of the lease.
+    pub fn announce(&self, change: impl FnOnce(&mut Announcement)) {
+        change(&mut self.announcement.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Gives the lease back: others may take this host's sessions at once.

@@ -59,18 +59,31 @@ impl FleetLog {
     /// # Errors
     /// [`FleetError::NotFound`] when there is no such log, [`FleetError::Deleted`] when there is none any more.
     pub async fn read(&self, after: Tip) -> Result<Reader, FleetError> {
-        let last = self.last().await?;
-        let Some(last) = last else {
-            return Err(FleetError::NotFound {
-                session: self.session.clone(),
-            });
-        };
-        if record::kind(&last) == Some(Kind::Deleted) {
-            return Err(FleetError::Deleted {
-                session: self.session.clone(),
-            });
+        let end = self.end().await?.sequence;
+        Ok(Reader::new(self.clone(), after, end))
+    }
+
+    /// The last message of a log that is there.
+    async fn end(&self) -> Result<Stored, FleetError> {
+        let session = self.session.clone();
+        match self.last().await? {
+            None => Err(FleetError::NotFound { session }),
+            Some(last) if record::kind(&last) == Some(Kind::Deleted) => Err(FleetError::Deleted { session }),
+            Some(last) => Ok(last),
         }
-        Ok(Reader::new(self.clone(), after, last.sequence))
+    }
+
+    /// Where the log ends, without looking at what is before that.
+    pub(crate) async fn claimed_end(&self) -> Result<Tip, FleetError> {
+        let last = self.end().await?;
+        let unreadable = || self.damaged(last.sequence, "it does not say where the log ends".into());
+        record::claimed_tip(&last).ok_or_else(unreadable)
+    }
+
+    /// Whether a place is one of this log. Then everything before it is what it was when somebody was there.
+    pub(crate) async fn has(&self, tip: &Tip) -> Result<bool, FleetError> {
+        let message = self.next(tip.sequence).await?;
+        Ok(message.as_ref().and_then(record::claimed_tip).as_ref() == Some(tip))
     }
 
     /// Follows the log from a place on, as it grows.
@@ -111,7 +124,7 @@ impl FleetLog {
         }
     }
 
-    /// Removes what a deleted session leaves: all that is before the message that says so.
+    /// Removes what a deleted session leaves: all that is before the message that says so, and its owner.
     pub(crate) async fn purge(&self, before: u64) -> Result<(), FleetError> {
         let Place {
             stream, log, bodies, ..
@@ -120,7 +133,7 @@ impl FleetLog {
             let purged = self.jetstream().purge(stream, &subjects, Some(before), PATIENCE).await;
             purged.map_err(|failure| failure.into_error("delete a session", PATIENCE))?;
         }
-        Ok(())
+        self.fleet.free_deleted(self).await
     }
 
     /// The error for whoever finds a message where its own was to be.

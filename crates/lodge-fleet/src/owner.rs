@@ -30,6 +30,24 @@ pub struct Owner {
     pub epoch: u64,
 }
 
+impl Owner {
+    /// Nobody, before the first epoch.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            host: String::new(),
+            epoch: 0,
+        }
+    }
+
+    /// Nobody, in the same epoch.
+    fn gone(self) -> Self {
+        Self {
+            host: String::new(),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "host {} (epoch {})", self.host, self.epoch)
@@ -85,6 +103,15 @@ impl Host {
             tracing::warn!(session, %error, "a session that could not be opened stays with this host until its lease expires");
         }
         taken
+    }
+
+    /// Takes a session that is to be deleted. What its log holds is not read.
+    ///
+    /// # Errors
+    /// As [`Host::take`].
+    pub async fn take_to_delete(&self, session: &str) -> Result<Writer, FleetError> {
+        let end = self.fleet().log(session)?.claimed_end().await?;
+        self.take(session, Intent::Open, end, |_| Ok(())).await
     }
 
     /// Reads the log and claims it as `owner`, whose epoch goes up when the log knows a later one.
@@ -151,11 +178,25 @@ impl Host {
     async fn free_if(&self, log: &FleetLog, may_go: impl FnOnce(&Owner) -> bool) -> Result<(), FleetError> {
         let key = self.fleet().key(log).await?;
         if let Some(owner) = key.owner.filter(|owner| may_go(owner)) {
-            let free = Owner {
-                host: String::new(),
-                epoch: owner.epoch,
-            };
-            self.fleet().change(log, key.revision, &free).await?;
+            self.fleet().change(log, key.revision, &owner.gone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a session of another host that lives.
+    pub(crate) async fn check_free(&self, session: &str) -> Result<(), FleetError> {
+        let log = self.fleet().log(session)?;
+        let owner = self.fleet().key(&log).await?.owner;
+        self.check_gone(&log, &owner.unwrap_or_else(Owner::nobody)).await
+    }
+
+    async fn check_gone(&self, log: &FleetLog, owner: &Owner) -> Result<(), FleetError> {
+        let foreign = !owner.host.is_empty() && owner.host != self.id();
+        if foreign && self.fleet().is_alive(&owner.host).await? {
+            return Err(FleetError::Owned {
+                session: log.session().to_owned(),
+                owner: owner.clone(),
+            });
         }
         Ok(())
     }
@@ -165,17 +206,8 @@ impl Host {
         let fleet = self.fleet();
         loop {
             let key = fleet.key(log).await?;
-            let current = key.owner.clone().unwrap_or(Owner {
-                host: String::new(),
-                epoch: 0,
-            });
-            let foreign = !current.host.is_empty() && current.host != self.id();
-            if foreign && fleet.is_alive(&current.host).await? {
-                return Err(FleetError::Owned {
-                    session: log.session().to_owned(),
-                    owner: current,
-                });
-            }
+            let current = key.owner.clone().unwrap_or_else(Owner::nobody);
+            self.check_gone(log, &current).await?;
             let owner = Owner {
                 host: self.id().to_owned(),
                 epoch: current.epoch.max(above) + 1,
@@ -219,6 +251,19 @@ impl Fleet {
                 {
                     owners.push((session, owner));
                 }
+            }
+        }
+    }
+
+    /// Makes a deleted session nobody's, whoever had it. The key stays: its epoch is below that of whoever uses the id again.
+    pub(crate) async fn free_deleted(&self, log: &FleetLog) -> Result<(), FleetError> {
+        loop {
+            let key = self.key(log).await?;
+            let Some(owner) = key.owner.filter(|owner| !owner.host.is_empty()) else {
+                return Ok(());
+            };
+            if self.change(log, key.revision, &owner.gone()).await? {
+                return Ok(());
             }
         }
     }

@@ -3,6 +3,7 @@
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{FileChange, Owner, jetstream::Stored};
@@ -20,7 +21,7 @@ const BODY: &str = "Lodge-Body";
 pub(crate) type Chain = [u8; 16];
 
 /// A place in a session's log, right after one of its messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tip {
     pub(crate) sequence: u64,
     pub(crate) events: u64,
@@ -150,6 +151,20 @@ pub(crate) fn owner(message: &Stored) -> Option<Owner> {
     Some(Owner {
         host: message.header(HOST)?.to_owned(),
         epoch: message.header(EPOCH)?.parse().ok()?,
+    })
+}
+
+/// Where the log is after a message, as the message itself says.
+pub(crate) fn claimed_tip(message: &Stored) -> Option<Tip> {
+    let number = |name: &str| message.header(name)?.parse::<u64>().ok();
+    let chain = message.header(CHAIN)?;
+    let digits = (0..chain.len()).step_by(2).map(|at| chain.get(at..at + 2));
+    let bytes = digits.map(|digits| u8::from_str_radix(digits?, 16).ok());
+    Some(Tip {
+        sequence: message.sequence,
+        events: number(FIRST)?.checked_add(number(COUNT)?)?,
+        epoch: number(EPOCH)?,
+        chain: bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()?,
     })
 }
 

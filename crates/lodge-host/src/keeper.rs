@@ -37,9 +37,22 @@ impl Host {
     /// # Errors
     /// When who has the session is not known, or the host that has it cannot be reached.
     pub async fn way_to(&self, id: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        self.end_if_lost(id).await;
         match self.keeper() {
             Some(keeper) if self.live(id).is_none() => keeper.way_to(id, wire).await,
             _ => Ok(None),
+        }
+    }
+
+    /// The way to another host that is to make a session in a directory, because this host does not have it or takes no more sessions.
+    /// Nothing when the session is this host's to make, and where there are no other hosts.
+    ///
+    /// # Errors
+    /// When the other hosts cannot be asked, or the one that has the directory cannot be reached.
+    pub async fn way_for(&self, directory: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        match self.keeper() {
+            Some(keeper) => keeper.way_for(directory, wire).await,
+            None => Ok(None),
         }
     }
 }
@@ -79,6 +92,9 @@ pub trait Keeper: Send + Sync {
     fn open<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>>;
     /// The way to the host that uses a session at this moment; nothing when this host can have it.
     fn way_to<'a>(&'a self, id: &'a str, wire: Wire) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
+    /// The way to a host that is to make a session in a directory; nothing when this host is to make it.
+    fn way_for<'a>(&'a self, directory: &'a str, wire: Wire)
+    -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
     /// Removes what is kept of a session. Answers whether there was anything.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
     /// What it counted.
@@ -113,6 +129,18 @@ impl Host {
             // Clients hear it when it is out of the way: they may open it again at once.
             live.agent.lose("another host has it now");
             end(&live).await;
+        }
+    }
+}
+
+impl Host {
+    /// Ends a session whose log is lost to this host, where that has not happened yet: its clients know it already, and open it again.
+    pub(crate) async fn end_if_lost(&self, id: &str) {
+        let Some(session) = self.live(id).filter(|session| session.0.agent.is_lost()) else {
+            return;
+        };
+        if self.0.forget_if(id, |kept| Arc::ptr_eq(kept, &session.0)).is_some() {
+            end(&session.0).await;
         }
     }
 }

@@ -41,7 +41,7 @@ pub use database::{Database, Statement, Table};
 pub use editor::{Editor, Shown};
 pub use environment::Environment;
 pub use external_files::difference;
-pub use guard::{GUARD, guard_with, stand_guard};
+pub use guard::{GUARD, Term, guard_until, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
 pub use paths::Located;
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};

@@ -26,6 +26,10 @@ use crate::Environment;
 /// Environment variable that marks everything a shell starts.
 const MARK: &str = "LODGE_SHELL";
 
+/// What the name of a person's terminal ends with, and that of a program which serves a session: shells have a number there.
+pub(crate) const TERMINAL: &str = "terminal";
+pub(crate) const PROGRAM: &str = "program";
+
 /// Variables of Lodge's own that say nothing which a command may not know. It sees no others of them.
 const HARMLESS: &[&str] = &[
     MARK,
@@ -312,6 +316,24 @@ pub(crate) fn kill_host(host: &str) {
     kill_marked(|mark| mark.starts_with(&prefix));
 }
 
+/// Which programs of a host's sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Programs {
+    All,
+    /// Those that run by themselves once they are started: no servers and no agents, which wait for requests.
+    Commands,
+}
+
+/// Ends processes of a host's sessions. Terminals of people belong to none.
+pub(crate) fn kill_sessions(host: &str, which: Programs) {
+    let (prefix, terminal) = (format!("{host}."), format!(".{TERMINAL}"));
+    let server = format!(".{PROGRAM}");
+    kill_marked(|mark| {
+        let spared = mark.ends_with(&terminal) || (which == Programs::Commands && mark.ends_with(&server));
+        mark.starts_with(&prefix) && !spared
+    });
+}
+
 /// The name of this host.
 pub(crate) fn host() -> &'static str {
     &HOST
@@ -392,4 +414,35 @@ fn marked() -> Vec<(Pid, String)> {
             Some((pid, String::from_utf8_lossy(value).into_owned()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hosts_commands_servers_and_terminals_are_told_apart() {
+        const NAMED: &str = "0.0.0";
+        let start = |name: &str| {
+            let mut sleep = std::process::Command::new("sleep");
+            sleep.arg("1000").env(MARK, format!("{NAMED}.{name}"));
+            sleep.spawn().expect("it starts")
+        };
+        let mut command = start("session.0");
+        let mut hook = start("hook.0");
+        let mut server = start(&format!("session.{PROGRAM}"));
+        let mut terminal = start(&format!("uuid.{TERMINAL}"));
+        let goes_on = |child: &mut std::process::Child| child.try_wait().expect("a child").is_none();
+
+        kill_sessions(NAMED, Programs::Commands);
+        for ended in [&mut command, &mut hook] {
+            assert!(!ended.wait().expect("it ends").success());
+        }
+        assert!(goes_on(&mut server) && goes_on(&mut terminal));
+        kill_sessions(NAMED, Programs::All);
+        assert!(!server.wait().expect("it ends").success());
+        assert!(goes_on(&mut terminal));
+        kill_host(NAMED);
+        assert!(!terminal.wait().expect("it ends").success());
+    }
 }

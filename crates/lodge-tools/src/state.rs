@@ -188,7 +188,7 @@ impl SessionTools {
     /// the host is killed.
     pub fn program_mark(&self) -> (OsString, OsString) {
         self.programs.store(true, Ordering::Release);
-        process::mark(&format!("{}.program", self.name))
+        process::mark(&format!("{}.{}", self.name, process::PROGRAM))
     }
 
     /// The variables that the session's programs begin with.

@@ -52,8 +52,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    fn is_kept(&self) -> bool {
-        self.progress.borrow().failed.is_none()
+    pub(super) fn is_lost(&self) -> bool {
+        self.progress.borrow().failed.is_some()
     }
 
     /// Checks whether an event can be added.
@@ -194,7 +194,7 @@ pub(super) fn start(
 
 /// Gives the log elsewhere up for good, and tells who listens.
 pub(super) fn lose(inner: &mut Inner, publish: &dyn Publish, reason: &str) {
-    let Some(outbox) = inner.outbox.as_mut().filter(|outbox| outbox.is_kept()) else {
+    let Some(outbox) = inner.outbox.as_mut().filter(|outbox| !outbox.is_lost()) else {
         return;
     };
     outbox.fail(reason);
@@ -222,18 +222,29 @@ async fn commit_all(
             continue;
         }
         let appended = remote.append(&run).await;
-        let mut inner = recorder.lock();
-        // Events that are safe elsewhere but not in the file are fetched when the session is next opened.
-        let written = appended.and_then(|()| inner.log.append_all(&run).map(drop).map_err(|error| error.to_string()));
-        if let Err(reason) = written {
-            return lose(&mut inner, &*publish, &reason);
+        // The disk may be slow, and then only who needs this session waits for it.
+        let publish = publish.clone();
+        let keeping = tokio::task::spawn_blocking(move || keep(&mut recorder.lock(), appended, &run, &*publish));
+        if !keeping.await.unwrap_or(false) {
+            return;
         }
-        let Some(outbox) = &mut inner.outbox else { return };
-        for event in outbox.release(run.len()) {
-            publish.publish(&shown(event));
-        }
-        outbox
-            .progress
-            .send_modify(|progress| progress.committed += run.len() as u64);
     }
+}
+
+/// Writes what is safe elsewhere to the file, and publishes it. False if that was the last of it.
+fn keep(inner: &mut Inner, appended: Result<(), String>, run: &[Event], publish: &dyn Publish) -> bool {
+    // Events that are safe elsewhere but not in the file are fetched when the session is next opened.
+    let written = appended.and_then(|()| inner.log.append_all(run).map(drop).map_err(|error| error.to_string()));
+    if let Err(reason) = written {
+        lose(inner, publish, &reason);
+        return false;
+    }
+    let Some(outbox) = &mut inner.outbox else { return false };
+    for event in outbox.release(run.len()) {
+        publish.publish(&shown(event));
+    }
+    outbox
+        .progress
+        .send_modify(|progress| progress.committed += run.len() as u64);
+    true
 }

@@ -15,7 +15,7 @@ const ONE: Settings = Settings {
     sync_always: true,
 };
 
-/// All that a host publishes and hears: docs/fleet.md has the same lists.
+/// All that a host publishes and hears.
 const PUBLISH: [&str; 13] = [
     "$JS.API.STREAM.INFO.*",
     "$JS.API.STREAM.CREATE.*",
@@ -121,6 +121,77 @@ async fn a_user_with_the_subjects_that_the_docs_name_runs_a_host_and_can_do_noth
         let answer = client.send_request(forbidden, request.payload("{}".into())).await;
         assert!(answer.is_err(), "{forbidden}: {answer:?}");
     }
+}
+
+/// The page about fleets.
+fn page() -> String {
+    fs::read_to_string(testkit::workspace().join("docs/fleet.md")).unwrap()
+}
+
+#[test]
+fn the_page_names_the_subjects_that_a_host_needs() {
+    let page = page();
+    let listed = |what: &str| {
+        let (_, list) = page.split_once(&format!("{what}: [")).expect("a list");
+        let (list, _) = list.split_once(']').expect("its end");
+        let subjects = list.split('"').skip(1).step_by(2);
+        subjects.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("publish"), PUBLISH);
+    assert_eq!(listed("subscribe"), SUBSCRIBE);
+    assert!(page.contains("publish to `$SYS.REQ.SERVER.PING.JSZ` and to subscribe to `_INBOX.>`"));
+}
+
+#[test]
+fn servers_understand_the_configuration_of_the_page() {
+    let Some(program) = testkit::nats::server_program() else {
+        return;
+    };
+    let page = page();
+    let mut blocks = page.split("```text").filter_map(|block| block.split_once("```"));
+    let (text, _) = blocks
+        .find(|(block, _)| block.contains("server_name: one"))
+        .expect("a configuration");
+    let (_, permissions) = page.split_once("permissions: {").expect("the permissions of a host");
+    let (permissions, _) = permissions.split_once("```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let with_permissions = text.replace(
+        "password: CHANGE-ME }",
+        &format!("password: CHANGE-ME, permissions: {{{permissions} }}"),
+    );
+    assert_ne!(text, with_permissions);
+    for text in [text, &with_permissions] {
+        let path = dir.path().join("one.conf");
+        fs::write(&path, text).unwrap();
+        let checked = std::process::Command::new(&program)
+            .arg("-t")
+            .arg("-c")
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(
+            checked.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&checked.stderr)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_the_system_account_needs_what_the_page_names_and_no_more() {
+    let users = "accounts {
+      LODGE { jetstream: enabled, users: [ { user: lodge, password: lodge } ] }
+      $SYS { users: [ { user: system, password: system,
+        permissions: { publish: \"$SYS.REQ.SERVER.PING.JSZ\", subscribe: \"_INBOX.>\" } } ] }
+    }";
+    let Some(cluster) = Cluster::start_for(ONE, users).await else {
+        return;
+    };
+    let options = Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    Fleet::connect(&options).await.expect("the servers say that they sync");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use lodge_events::{Event, SessionInfo, Uuid};
+use lodge_events::{Event, LodgeRewound, SessionInfo, Uuid};
 use lodge_fleet::{Fleet, FleetError};
 use lodge_log::{FileStore, Home, HomeOptions, Position, Store as _};
 use testkit::nats::{Cluster, Settings};
@@ -155,4 +155,101 @@ async fn a_copy_is_brought_up_to_date_mended_or_refused_and_never_skips() {
         .await
         .expect_err("it was deleted");
     assert!(matches!(refused, FleetError::Deleted { .. }), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_is_fetched_in_parts_and_a_rewind_counts_in_all_of_them() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    let host = host(&fleet, "one").await;
+    let texts: Vec<String> = (0..10).map(|at| at.to_string().repeat(1 << 20)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let events = chain(None, &texts);
+    let mut writer = create(&host, "s").await;
+    for event in &events {
+        writer.append(&[event.json().clone()]).await.unwrap();
+    }
+    // Back to before the second event, which is in an earlier part, and on from there.
+    let rewound = LodgeRewound {
+        up_to_event_id: events[1].id().to_string(),
+        events_removed: 9,
+        message_ids: None,
+    };
+    let rewind = Event::new(Some(events[0].id()), None, rewound);
+    let last = chain(Some(events[0].id()), &["last"]).remove(0);
+    writer.append(&[rewind.json().clone()]).await.unwrap();
+    writer.append(&[last.json().clone()]).await.unwrap();
+    host.release(writer).await.unwrap();
+    let there = Place::new();
+    for _ in 0..2 {
+        let (writer, _) = host.open_with_copy("s", there.files(), MOVING).await.unwrap();
+        assert_eq!(writer.tip().events(), 12);
+        assert_eq!(there.read("s"), [texts[0], "last"]);
+        host.release(writer).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_copy_was_compared_with_before_is_not_read_again() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        shards: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    let host = host(&fleet, "one").await;
+    let (here, there) = (Place::new(), Place::new());
+    let events = here.write("s", &["1", "2", "3"]);
+    let (writer, _) = host.open_with_copy("s", here.files(), MOVING).await.unwrap();
+    let compared = writer.tip().sequence();
+    host.release(writer).await.unwrap();
+    let mut writer = open(&host, "s").await.unwrap();
+    let more = chain(Some(events[2].id()), &["4"]);
+    writer.append(&[more[0].json().clone()]).await.unwrap();
+    host.release(writer).await.unwrap();
+
+    // The servers lose what is before that.
+    let control = async_nats::ConnectOptions::with_user_and_password("lodge".into(), "lodge".into());
+    let control = control.connect(cluster.urls()).await.unwrap();
+    let lost = serde_json::json!({ "seq": compared, "filter": "lodge.ev.00.s" }).to_string();
+    let answer = control
+        .request("$JS.API.STREAM.PURGE.LODGE_EV_00", lost.into())
+        .await
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&answer.payload).contains("\"success\":true"),
+        "{answer:?}"
+    );
+    let refused = host.open_with_copy("s", there.files(), MOVING).await;
+    assert!(matches!(refused, Err(FleetError::Damaged { .. })), "{refused:?}");
+    let (writer, _) = host
+        .open_with_copy("s", here.files(), MOVING)
+        .await
+        .expect("only what came later is read");
+    assert_eq!(here.read("s"), ["1", "2", "3", "4"]);
+    host.release(writer).await.unwrap();
+
+    // A copy that changed since is compared with everything.
+    let log = fs::read_to_string(here.log_file("s")).unwrap();
+    let damaged = log.replacen("\"message\":\"2\"", "\"message\":\"x\"", 1);
+    fs::write(here.log_file("s"), damaged).unwrap();
+    let refused = host.open_with_copy("s", here.files(), MOVING).await;
+    assert!(matches!(refused, Err(FleetError::Damaged { .. })), "{refused:?}");
 }

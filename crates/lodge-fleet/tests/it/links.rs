@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lodge_fleet::{Fleet, Reply, Request};
-use testkit::nats::Cluster;
+use testkit::nats::{Cluster, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::{self, host};
@@ -77,4 +77,43 @@ async fn a_link_carries_bytes_in_order_both_ways_and_ends_with_either_end() {
     drop(cluster);
     let ended = tokio::time::timeout(Duration::from_secs(60), input.read_to_end(&mut back)).await;
     assert!(ended.is_ok(), "the link ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_loses_or_doubles_a_message_ends() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.expect("the fleet is there");
+    let other = async_nats::ConnectOptions::with_user_and_password("lodge".into(), "lodge".into());
+    let other = other.connect(cluster.urls()).await.unwrap();
+    let piece = |number: u64, text: &str| {
+        let mut message = vec![b'd'];
+        message.extend(number.to_be_bytes());
+        message.extend(text.as_bytes());
+        message
+    };
+    for (name, second) in [("lost", 7), ("doubled", 0)] {
+        let (near, mut far) = tokio::io::duplex(4096);
+        let carried = fleet.accept_link(name, near).await.unwrap();
+        let carrying = tokio::spawn(carried);
+        let subject = format!("lodge.link.{name}.up");
+        let mut read = [0; 3];
+        other.publish(subject.clone(), piece(0, "one").into()).await.unwrap();
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"one");
+        other.publish(subject, piece(second, "two").into()).await.unwrap();
+        carrying.await.unwrap();
+        let mut rest = Vec::new();
+        far.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "{name}: {rest:?}");
+    }
 }

@@ -47,6 +47,27 @@ async fn servers_that_sync_late_are_refused_unless_told_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn servers_that_do_not_say_whether_they_sync_are_refused() {
+    let Some(cluster) = Cluster::start().await else { return };
+    Fleet::connect(&kit::options(&cluster))
+        .await
+        .expect("all say that they sync");
+    cluster.pause(2);
+    let hasty = Options {
+        patience: Duration::from_secs(2),
+        ..kit::options(&cluster)
+    };
+    let refused = Fleet::connect(&hasty).await.expect_err("one is silent");
+    assert!(matches!(refused, FleetError::SyncUnknown { .. }), "{refused}");
+    assert!(refused.to_string().contains("of 3 servers answered"), "{refused}");
+    // One that is only late is waited for.
+    let options = kit::options(&cluster);
+    let connecting = tokio::spawn(async move { Fleet::connect(&options).await });
+    cluster.resume(2);
+    connecting.await.unwrap().expect("it says so in the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_server_cannot_keep_three_copies_and_one_copy_is_not_enough() {
     let settings = Settings {
         servers: 1,

@@ -237,6 +237,7 @@ impl Host {
 
     fn open_alone<'a>(&'a self, id: &'a str, storage: &'a Storage) -> BoxFuture<'a, Result<Session, HostError>> {
         Box::pin(async move {
+            self.end_if_lost(id).await;
             if let Some(session) = self.live(id) {
                 // One that nobody has open any more is from now on the caller's.
                 if self.1.is_some() && session.clients() == 0 && !session.is_busy() {

@@ -150,7 +150,7 @@ impl Terminal {
             command.env("LANG", "C.UTF-8");
         }
         command.envs(opening.env.iter().map(|(name, value)| (name, value)));
-        let name = format!("{id}.0");
+        let name = format!("{id}.{}", process::TERMINAL);
         command.envs([process::mark(&name)]);
         let (pty, pts) = pty_process::open().map_err(io_error)?;
         pty.resize(pty_process::Size::new(opening.rows, opening.cols))

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 use futures_util::future::BoxFuture;
-use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, SessionFiles, Tip, Writer};
+use lodge_fleet::{Entry, FleetError, Host, LEASE, Owner, Reply, Request, SessionFiles, Writer};
 use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
@@ -74,7 +74,7 @@ impl FleetKeeper {
     /// Takes no more sessions from now on.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
-        self.host.announce_drain();
+        self.host.announce(|announcement| announcement.draining = true);
     }
 
     /// Waits until all sessions are let go, with what they keep beside their logs. Only when none is open any more.
@@ -109,33 +109,69 @@ impl FleetKeeper {
     /// The other host that serves a session: the one that uses it, or one that has its directory where this one does not. Nothing
     /// when this host can have it.
     async fn host_for(&self, id: &str) -> Result<Option<String>, HostError> {
-        let fleet = self.host.fleet();
-        let owner = fleet.owner(id).await.map_err(told)?;
-        let owner = owner.map(|owner| owner.host).filter(|host| host != self.host.id());
+        let owner = self.other_owner(id).await?;
         // Who uses it goes on with it, also when its directory is gone.
-        if let Some(host) = &owner {
-            let session = id.to_owned();
-            let released = fleet.ask(host, &Request::Release { session }).await.map_err(told)?;
-            if released == Some(Reply::InUse) {
-                return Ok(owner);
-            }
+        if let Some(host) = &owner
+            && self.is_used_by(host, id).await?
+        {
+            return Ok(owner);
         }
         let Some(missing) = self.missing_directory(id).await? else {
             return Ok(None);
         };
-        let hosts = fleet.hosts().await.map_err(told)?.into_iter().map(|host| host.id);
-        let (mut hosts, owned): (Vec<_>, Vec<_>) = hosts
-            .filter(|host| host != self.host.id())
-            .partition(|host| Some(host) != owner.as_ref());
-        hosts.splice(0..0, owned);
+        match self.host_with(&missing.directory, owner.as_deref()).await? {
+            Some(host) => Ok(Some(host)),
+            None => Err(missing.waits(id)),
+        }
+    }
+
+    /// The other host that owns a session.
+    async fn other_owner(&self, id: &str) -> Result<Option<String>, HostError> {
+        let owner = self.host.fleet().owner(id).await.map_err(told)?;
+        Ok(owner.map(|owner| owner.host).filter(|host| host != self.host.id()))
+    }
+
+    /// Whether a host uses a session. If it does not, it releases the session. One that does not answer is asked again as long as it
+    /// lives: the question may have been lost.
+    async fn is_used_by(&self, host: &str, id: &str) -> Result<bool, HostError> {
+        let fleet = self.host.fleet();
+        let began = Instant::now();
+        loop {
+            let session = id.to_owned();
+            match fleet.ask(host, &Request::Release { session }).await.map_err(told)? {
+                Some(reply) => return Ok(reply == Reply::InUse),
+                None if began.elapsed() >= OWNER_MAY_BE_DEAD => return Ok(false),
+                None => {}
+            }
+            let lives = fleet.hosts().await.map_err(told)?.iter().any(|other| other.id == host);
+            if !lives || self.other_owner(id).await?.as_deref() != Some(host) {
+                return Ok(false);
+            }
+            tokio::time::sleep(LATER).await;
+        }
+    }
+
+    /// Another host that has a directory: this one if it does, or the one with the fewest sessions.
+    async fn host_with(&self, directory: &str, first: Option<&str>) -> Result<Option<String>, HostError> {
+        let fleet = self.host.fleet();
+        let mut hosts = fleet.hosts().await.map_err(told)?;
+        hosts.retain(|host| host.id != self.host.id());
+        hosts.sort_by_key(|host| (Some(host.id.as_str()) != first, host.announcement.live));
         for host in hosts {
-            let path = missing.directory.clone();
-            let has = fleet.ask(&host, &Request::Directory { path }).await.map_err(told)?;
+            let path = directory.to_owned();
+            let has = fleet.ask(&host.id, &Request::Directory { path }).await.map_err(told)?;
             if has == Some(Reply::Directory { here: true }) {
-                return Ok(Some(host));
+                return Ok(Some(host.id));
             }
         }
-        Err(missing.waits(id))
+        Ok(None)
+    }
+
+    /// The way to what another host serves.
+    async fn link(&self, host: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        let link = self.host.fleet().link(self.host.name(), host, serves(wire));
+        let link = link.await.map_err(told)?;
+        Ok(link.map(|link| Box::new(link) as Box<dyn Link>))
     }
 
     /// The directory of a session that was last on another host, where this one does not have it.
@@ -264,10 +300,35 @@ impl Keeper for FleetKeeper {
             let Some(host) = self.host_for(id).await? else {
                 return Ok(None);
             };
-            let link = self.host.fleet().link(self.host.name(), &host, serves(wire));
-            let link = link.await.map_err(told)?;
-            let link = link.ok_or_else(|| in_use(id, &host))?;
-            Ok(Some(Box::new(link) as Box<dyn Link>))
+            // The first request may have been lost.
+            for _ in 0..2 {
+                if let Some(link) = self.link(&host, wire).await? {
+                    return Ok(Some(link));
+                }
+            }
+            Err(in_use(id, &host))
+        })
+    }
+
+    fn way_for<'a>(
+        &'a self,
+        directory: &'a str,
+        wire: Wire,
+    ) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>> {
+        Box::pin(async move {
+            if !self.is_draining() && has_directory(directory.to_owned()).await {
+                return Ok(None);
+            }
+            // Where no host has it, this one says what is wrong.
+            let Some(host) = self.host_with(directory, None).await? else {
+                return Ok(None);
+            };
+            match self.link(&host, wire).await? {
+                Some(link) => Ok(Some(link)),
+                None => Err(HostError::Invalid(format!(
+                    "Host {host} has the directory {directory} and cannot be reached. Try again."
+                ))),
+            }
         })
     }
 
@@ -275,7 +336,7 @@ impl Keeper for FleetKeeper {
         Box::pin(async move {
             let began = Instant::now();
             loop {
-                match self.host.take(id, Intent::Open, Tip::START, |_| Ok(())).await {
+                match self.host.take_to_delete(id).await {
                     Ok(writer) => {
                         let epoch = writer.owner().epoch;
                         writer.delete().await.map_err(told)?;

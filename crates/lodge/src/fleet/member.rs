@@ -32,6 +32,8 @@ const HOME_ID: &str = "fleet.home";
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long a host that stops stores what its sessions keep beside their logs.
 const LAST_FILES: Duration = Duration::from_secs(20);
+/// How often a host counts its sessions for the others.
+const LOAD: Duration = Duration::from_secs(1);
 /// How often a host that is being drained looks whether more turns have ended.
 const DRAIN: Duration = Duration::from_millis(250);
 
@@ -61,7 +63,8 @@ impl Member {
             home: home_id(home).with_context(|| format!("Cannot write to {}", home.display()))?,
             ..Announcement::default()
         };
-        let host = Host::join(&fleet, announcement)
+        let guard = |from, until| lodge_tools::guard_until(lodge_tools::Term { from, until });
+        let host = Host::join_with_guard(&fleet, announcement, guard)
             .await
             .context("Cannot join the fleet")?;
         Ok(Some(Self {
@@ -126,6 +129,7 @@ impl Member {
             faces: self.faces.clone(),
         };
         self.tasks.spawn(host_here.answer(requests));
+        self.tasks.spawn(announce_load(keeper.clone(), host.clone()));
         self.tasks.spawn(follow(keeper.clone(), host.clone(), listing));
         self.publishing = Some(tokio::spawn(publish(
             keeper.clone(),
@@ -256,6 +260,15 @@ impl HostHere {
         let carried = self.keeper.host.fleet().accept_link(link, near).await?;
         faces(wire, far, from);
         Ok(Some(carried))
+    }
+}
+
+/// Says how many sessions this host has.
+async fn announce_load(keeper: Arc<FleetKeeper>, host: lodge_host::Host) {
+    loop {
+        let live = host.live_count();
+        keeper.host.announce(|announcement| announcement.live = live);
+        sleep(LOAD).await;
     }
 }
 

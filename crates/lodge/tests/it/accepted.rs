@@ -30,6 +30,14 @@ impl Client {
         Self { socket, next: 0 }
     }
 
+    /// The same where the host may be gone, or not answer for so long.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn try_connect(patience: Duration, url: &str) -> Option<Self> {
+        let connected = tokio::time::timeout(patience, tokio_tungstenite::connect_async(url));
+        let (socket, _) = connected.await.ok()?.ok()?;
+        Some(Self { socket, next: 0 })
+    }
+
     pub(crate) async fn connect(url: &str, program: &str) -> Self {
         let mut client = Self::connect_raw(url).await;
         let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": "me",
@@ -38,25 +46,34 @@ impl Client {
         client
     }
 
-    async fn send(&mut self, mut message: Value) -> i64 {
+    async fn send(&mut self, message: Value) -> i64 {
+        self.try_send(message).await.expect("the host is gone")
+    }
+
+    async fn try_send(&mut self, mut message: Value) -> Option<i64> {
         self.next += 1;
         message["jsonrpc"] = "2.0".into();
         match message.get("method").and_then(Value::as_str) {
             Some("dispatchAction") => message["params"]["clientSeq"] = self.next.into(),
             _ => message["id"] = self.next.into(),
         }
-        self.socket.send(Message::text(message.to_string())).await.unwrap();
-        self.next
+        self.socket.send(Message::text(message.to_string())).await.ok()?;
+        Some(self.next)
     }
 
     pub(crate) async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        let found = self.try_until(PATIENCE, fits).await;
+        found.expect("the host is silent, or gone")
+    }
+
+    /// The same where the host may be gone, or say nothing for so long.
+    pub(crate) async fn try_until(&mut self, patience: Duration, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
-            let message = message.expect("the host is silent").expect("the host is gone").unwrap();
-            if let Message::Text(text) = message {
+            let message = tokio::time::timeout(patience, self.socket.next()).await;
+            if let Message::Text(text) = message.ok()??.ok()? {
                 let message: Value = serde_json::from_str(&text).unwrap();
                 if fits(&message) {
-                    return message;
+                    return Some(message);
                 }
             }
         }
@@ -69,6 +86,14 @@ impl Client {
         answer["result"].clone()
     }
 
+    /// The same where the host may be gone, or refuse it.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn try_request(&mut self, patience: Duration, method: &str, params: Value) -> Option<Value> {
+        let id = self.try_send(json!({ "method": method, "params": params })).await?;
+        let mut answer = self.try_until(patience, |message| message["id"] == id).await?;
+        answer.get_mut("result").map(Value::take)
+    }
+
     pub(crate) async fn subscribe(&mut self, channel: &str) -> Value {
         self.request("subscribe", json!({ "channel": channel })).await["snapshot"]["state"].clone()
     }
@@ -76,10 +101,8 @@ impl Client {
     /// The same where there may be nothing to listen to yet.
     #[cfg(feature = "fleet")]
     pub(crate) async fn try_subscribe(&mut self, channel: &str) -> Option<Value> {
-        let params = json!({ "channel": channel });
-        let id = self.send(json!({ "method": "subscribe", "params": params })).await;
-        let mut answer = self.until(|message| message["id"] == id).await;
-        answer.get_mut("result").map(Value::take)
+        self.try_request(PATIENCE, "subscribe", json!({ "channel": channel }))
+            .await
     }
 
     /// The error that a request is answered with.
@@ -114,6 +137,22 @@ impl Client {
         verdict["params"]["rejectionReason"].as_str().map(str::to_owned)
     }
 
+    /// Sends an action, and leaves the verdict to whoever reads next; nothing where the host may be gone.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn try_tell(&mut self, channel: &str, action: Value) -> Option<i64> {
+        let params = json!({ "channel": channel, "action": action });
+        self.try_send(json!({ "method": "dispatchAction", "params": params }))
+            .await
+    }
+
+    /// Whether an action was accepted; nothing where the host may be gone, or says nothing for so long.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn try_dispatch(&mut self, patience: Duration, channel: &str, action: Value) -> Option<bool> {
+        let seq = self.try_tell(channel, action).await?;
+        let verdict = self.try_until(patience, |message| message["params"]["origin"]["clientSeq"] == seq);
+        Some(verdict.await?["params"]["rejectionReason"].is_null())
+    }
+
     pub(crate) async fn accepted(&mut self, channel: &str, action: Value) {
         assert_eq!(self.dispatch(channel, action.clone()).await, None, "{action}");
     }
@@ -145,7 +184,7 @@ pub(crate) fn turn(id: &str, text: &str) -> Value {
     json!({ "type": "chat/turnStarted", "turnId": id, "startedAt": "2026-11-15T10:00:00.000Z", "message": message(text) })
 }
 
-fn pending(kind: &str, id: &str, text: &str) -> Value {
+pub(crate) fn pending(kind: &str, id: &str, text: &str) -> Value {
     json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": message(text) })
 }
 

@@ -92,8 +92,23 @@ async fn every_host_lists_and_finds_all_sessions_and_forgets_those_that_are_dele
     until(&one, &["sessions", "list"], |list| !list.contains("A kingfisher"));
     assert_eq!(one.logs().len(), 1, "the copy goes with the session");
     assert!(!two.run(["sessions", "list"]).stdout().contains("A kingfisher"));
-    first.kill();
+
+    // The host that deleted it does not have it, and it is left behind by nobody.
+    let servers = cluster.urls().join(",");
+    let status = ["fleet", "status", "--fleet", &servers, "--fleet-unchecked-sync"];
+    let of = |name: &str, printed: &str| {
+        let line = printed.lines().find(|line| line.starts_with(name));
+        line.map(|line| line.rsplit("  ").next().unwrap().to_owned())
+    };
+    let printed = two.run(status).ok().stdout();
+    assert_eq!(of("one-", &printed).as_deref(), Some("1 session"), "{printed}");
+    assert_eq!(of("two-", &printed).as_deref(), Some("0 sessions"), "{printed}");
+    assert!(!printed.contains("gone"), "{printed}");
     second.kill();
+    first.kill();
+    until(&one, &status, |printed| of("one-", printed).is_none());
+    let printed = one.run(status).ok().stdout();
+    assert!(printed.contains("1 session of hosts that are gone"), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

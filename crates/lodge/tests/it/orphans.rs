@@ -20,7 +20,7 @@ exec sleep "$1"
 "#;
 
 /// A number of seconds that no other process sleeps.
-fn unique() -> String {
+pub(crate) fn unique() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +28,7 @@ fn unique() -> String {
 }
 
 /// How many processes have this word among their arguments.
-fn running(word: &str) -> usize {
+pub(crate) fn running(word: &str) -> usize {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let has = |path: &Path| {
         let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
@@ -38,7 +38,7 @@ fn running(word: &str) -> usize {
     processes.filter(|process| has(&process.path())).count()
 }
 
-fn settle(what: &str, word: &str, expected: usize) {
+pub(crate) fn settle(what: &str, word: &str, expected: usize) {
     for _ in 0..12_000 {
         if running(word) == expected {
             return;

@@ -144,8 +144,13 @@ impl Sdk {
 
     /// The same where the host may be gone, or not answer.
     pub(crate) fn try_connect(address: SocketAddr, token: &str) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        Self::try_connect_within(PATIENCE, address, token)
+    }
+
+    /// The same for a client that waits only so long for anything.
+    pub(crate) fn try_connect_within(patience: Duration, address: SocketAddr, token: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
         let mut sdk = Self {
             reader: BufReader::new(stream),
             last: 0,

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use lodge_fleet::HostInfo;
 use serde_json::{Value, json};
 use testkit::{Home, events, nats::Cluster};
 use tokio_tungstenite::tungstenite::{client::IntoClientRequest as _, http::Request};
 
-use super::{LONG, until};
+use super::{LONG, stale::connect, until};
 use crate::{
     accepted::{Client, turn},
     acp::Editor,
+    attach::attach,
     door::http,
     strangers::{Host, Sdk},
 };
@@ -18,7 +20,12 @@ const ROOT: &str = "ahp-root://";
 
 /// A host of a fleet, with a name of its own.
 pub(super) fn start(cluster: &Cluster, name: &str) -> Host {
-    let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
+    start_by(cluster, &cluster.urls(), name)
+}
+
+/// The same for one that reaches the servers by other addresses.
+pub(super) fn start_by(cluster: &Cluster, urls: &[String], name: &str) -> Host {
+    let (servers, system) = (urls.join(","), cluster.system_urls().join(","));
     let variables = format!("export LODGE_FLEET='{servers}' LODGE_FLEET_SYSTEM='{system}' LODGE_FLEET_NAME='{name}'");
     Host::start_in(Home::new(), &variables)
 }
@@ -320,6 +327,52 @@ async fn an_editor_works_with_a_session_of_another_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_asked_while_its_only_client_is_on_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (app, session) = working(&one);
+    let mut other = Sdk::connect(&two);
+    let resume = json!({ "sessionId": session, "requestPermission": true });
+    other.call("session.resume", resume).unwrap();
+    drop(app);
+    other.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut other, "session.idle");
+    let file = one.home.work().join("ran");
+    for times in 1..=2 {
+        let command = json!({ "command": format!("echo ran >> {}", file.display()) });
+        let ask = json!({ "sessionId": session, "prompt": format!("call bash {command} then say Done.") });
+        other.call("session.send", ask).unwrap();
+        let asked = event(&mut other, "permission.requested")["requestId"].clone();
+        let yes = json!({ "sessionId": session, "requestId": asked, "result": { "kind": "approve-once" } });
+        let answered = other.call("session.permissions.handlePendingPermissionRequest", yes);
+        assert_eq!(answered.unwrap()["success"], true);
+        said(&mut other, "Done.");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "ran\n".repeat(times));
+    }
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_at_a_terminal_talks_in_a_session_of_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+    app.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut app, "session.idle");
+    until(&two.home, &["sessions", "list"], |list| list.contains(&session[..8]));
+    let mut terminal = attach(&two.home, &[&session]);
+    terminal.say("say From a terminal.");
+    said(&mut app, "From a terminal.");
+    let prompt = json!({ "sessionId": session, "prompt": "say From an app." });
+    app.call("session.send", prompt).unwrap();
+    terminal.line_with("> say From an app.");
+    terminal.line_with("From an app.");
+    let lines = terminal.finish().ok().lines;
+    assert!(lines.iter().any(|line| line == "From a terminal."), "{lines:#?}");
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for() {
     let Some(cluster) = Cluster::start().await else { return };
     let (mut one, two) = (start(&cluster, "one"), start(&cluster, "two"));
@@ -380,6 +433,46 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
     )
     .unwrap();
     said(&mut app, "Here is another.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_session_is_made_where_its_directory_is_and_the_fewest_sessions_are() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let [one, two, three] = ["one", "two", "three"].map(|name| start(&cluster, name));
+    // Below the directory in which a host was started: a host that was started elsewhere does not have it.
+    let directory = "/proc/self/cwd/project";
+    for host in [&one, &two] {
+        std::fs::create_dir(host.home.work().join("project")).unwrap();
+    }
+    let mut there = Sdk::connect(&one);
+    there
+        .call("session.create", json!({ "workingDirectory": one.home.work() }))
+        .unwrap();
+    let fleet = connect(&cluster).await;
+    let live = |hosts: &[HostInfo]| {
+        let one = hosts.iter().find(|host| host.announcement.name == "one");
+        one.map(|host| host.announcement.live)
+    };
+    while live(&fleet.hosts().await.unwrap()) != Some(1) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut app = Sdk::connect(&three);
+    let new = json!({ "workingDirectory": directory, "requestPermission": true });
+    let session = app.call("session.create", new.clone()).unwrap()["sessionId"].clone();
+    let prompt = |words: &str| json!({ "sessionId": session, "prompt": format!("say {words}") });
+    app.call("session.send", prompt("Here is two.")).unwrap();
+    said(&mut app, "Here is two.");
+    assert_eq!((one.home.logs().len(), two.home.logs().len()), (1, 1));
+    assert!(three.home.logs().is_empty(), "{:?}", three.home.logs());
+
+    // A host that takes no more sessions has others make them, too.
+    let servers = cluster.urls().join(",");
+    let drain = ["fleet", "drain", "three", "--fleet", &servers, "--fleet-unchecked-sync"];
+    let _ = three.home.run(drain).ok();
+    let mut app = Sdk::connect(&three);
+    let made = app.call("session.create", json!({ "workingDirectory": three.home.work() }));
+    assert!(made.is_ok(), "{made:?}");
+    assert!(three.home.logs().is_empty(), "{:?}", three.home.logs());
 }
 
 #[tokio::test(flavor = "multi_thread")]

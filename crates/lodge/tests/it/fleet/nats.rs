@@ -24,7 +24,13 @@ fn connect(cluster: &Cluster) -> TcpStream {
 /// Says something on a subject, whatever a host would say there.
 pub(super) fn publish(cluster: &Cluster, subject: &str, text: &str) {
     let mut stream = connect(cluster);
-    write!(stream, "PUB {subject} {}\r\n{text}\r\nPING\r\n", text.len()).unwrap();
+    // The servers do only for somebody who waits for an answer what the subject asks of them.
+    write!(
+        stream,
+        "PUB {subject} _INBOX.nobody {}\r\n{text}\r\nPING\r\n",
+        text.len()
+    )
+    .unwrap();
     until_pong(&mut BufReader::new(stream));
 }
 

@@ -2,15 +2,24 @@
 
 use std::time::Duration;
 
-use lodge_fleet::{Announcement, Fleet, Host as Member, Intent, Options, SyncCheck, Tip};
+use lodge_fleet::{Announcement, Fleet, Host as Member, Intent, Options, Reply, SyncCheck, Tip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{Home, nats::Cluster};
 
-use super::{begin, elsewhere::start, nats::publish, serve, until};
-use crate::{accepted::Client, strangers::Sdk};
+use super::{
+    begin,
+    elsewhere::{start, start_by},
+    nats::publish,
+    serve, until,
+};
+use crate::{
+    accepted::Client,
+    orphans::{running, settle, unique},
+    strangers::{Host, Sdk},
+};
 
-async fn connect(cluster: &Cluster) -> Fleet {
+pub(super) async fn connect(cluster: &Cluster) -> Fleet {
     let options = Options {
         sync: SyncCheck::Skipped,
         ..Options::new(cluster.urls())
@@ -85,6 +94,75 @@ async fn a_host_that_was_paused_tells_its_clients_that_another_has_their_session
     while !is_said(&other.waiting.pop_front().unwrap_or_else(|| other.next())) {}
 }
 
+/// An app of a host with a session whose command runs and runs, and has a descendant that left its group.
+fn with_a_command(host: &Host, word: &str) -> (Sdk, Value) {
+    let mut app = Sdk::connect(host);
+    let new = json!({ "workingDirectory": host.home.work(), "requestPermission": true });
+    let session = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let command = json!({ "command": format!("setsid sleep {word} & sleep {word}") });
+    let prompt = format!("call bash {command} then say Done.");
+    app.call("session.send", json!({ "sessionId": session, "prompt": prompt }))
+        .unwrap();
+    let asked = loop {
+        let message = app.waiting.pop_front().unwrap_or_else(|| app.next());
+        let event = &message["params"]["event"];
+        if event["type"] == "permission.requested" {
+            break event["data"]["requestId"].clone();
+        }
+    };
+    let yes = json!({ "sessionId": session, "requestId": asked, "result": { "kind": "approve-once" } });
+    app.call("session.permissions.handlePendingPermissionRequest", yes)
+        .unwrap();
+    settle("the command", word, 2);
+    (app, session)
+}
+
+/// Another host has a session as soon as its owner's lease has run out.
+fn taken_by(host: &Host, session: &Value) {
+    let mut app = Sdk::connect(host);
+    let resume = json!({ "sessionId": session, "requestPermission": true });
+    app.call("session.resume", resume).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_a_host_that_is_stopped_end_before_another_has_their_session() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let word = unique();
+    let (_app, session) = with_a_command(&one, &word);
+    let process = Pid::from_raw(one.running.id().cast_signed()).unwrap();
+    kill_process(process, Signal::STOP).unwrap();
+    taken_by(&two, &session);
+    assert_eq!(running(&word), 0, "the host is stopped, and its command goes on");
+    kill_process(process, Signal::CONT).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_of_a_host_that_is_cut_off_end_before_another_has_their_session_and_later_ones_run() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (doors, urls) = cluster.doors().await;
+    let (one, two) = (start_by(&cluster, &urls, "one"), start(&cluster, "two"));
+    let word = unique();
+    let (app, session) = with_a_command(&one, &word);
+    for door in &doors {
+        door.cut();
+    }
+    taken_by(&two, &session);
+    assert_eq!(running(&word), 0, "the host is cut off, and its command goes on");
+    drop(app);
+
+    // Back among the others, it has another term.
+    for door in &doors {
+        door.heal();
+    }
+    until(&one.home, &["run", "say Back."], |said| said.contains("Back."));
+    let made = one.home.work().join("made");
+    let command = json!({ "command": format!("sleep 1; echo made > {}", made.display()) });
+    let prompt = format!("call bash {command} then say Done.");
+    let _ = one.home.run(["run", "--yolo", &prompt]).ok();
+    assert!(made.exists(), "the guard ended a command of the next term");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_whose_deletion_was_interrupted_can_be_deleted_on_any_host() {
     let Some(cluster) = Cluster::start().await else { return };
@@ -112,6 +190,53 @@ async fn a_session_whose_deletion_was_interrupted_can_be_deleted_on_any_host() {
     assert!(two.run(["sessions", "list"]).stdout().contains("Here is one"));
     let _ = two.run(["sessions", "delete", "--yes", &session]).ok();
     until(&two, &["sessions", "list"], |list| !list.contains("Here is one"));
+    second.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_of_another_version_keeps_its_session_until_it_leaves() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (Home::new(), Home::new());
+    let mut first = serve(&one, &cluster, "one");
+    let session = begin(&one, "say Here is one.");
+    let _ = one.run(["serve", "--stop"]).ok();
+    first.kill();
+
+    // It understands nothing that it is asked, and its answers are not understood.
+    let fleet = connect(&cluster).await;
+    let announcement = Announcement {
+        name: "later".into(),
+        version: "99.0.0".into(),
+        ..Announcement::default()
+    };
+    let later = Member::join(&fleet, announcement).await.unwrap();
+    let mut requests = later.requests().await.unwrap();
+    let answering = tokio::spawn(async move {
+        while let Some((_, asker)) = requests.next().await {
+            asker.answer(&Reply::Unknown).await;
+        }
+    });
+    let writer = later
+        .take(&session, Intent::Open, Tip::START, |_| Ok(()))
+        .await
+        .unwrap();
+    let mut second = serve(&two, &cluster, "two");
+    let refused = two.run(["run", "--resume", &session, "say Mine."]);
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("later-"), "{}", refused.stderr);
+    let mut doctor = two.command(["doctor"]);
+    doctor
+        .env("LODGE_FLEET", cluster.urls().join(","))
+        .env("LODGE_FLEET_SYSTEM", cluster.system_urls().join(","));
+    let printed = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    assert!(
+        printed.contains("version 99.0.0") && printed.contains("hosts of different versions"),
+        "{printed}"
+    );
+    later.release(writer).await.unwrap();
+    let said = two.run(["run", "--resume", &session, "say Mine."]).ok();
+    assert!(said.stdout().contains("Mine."), "{}", said.stdout());
+    answering.abort();
     second.kill();
 }
 
