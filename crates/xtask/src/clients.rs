@@ -36,10 +36,8 @@ pub(crate) fn install_all() -> Result<()> {
     install_python()?;
     install_nats()?;
     install_parsers()?;
-    if let Err(error) = install_sshd() {
-        println!("the way by ssh is not tested here, because there is no sshd and none can be fetched: {error:#}");
-    }
-    Ok(())
+    install_sshd()
+        .context("there is no sshd, and none can be fetched (on other systems than Debian: install OpenSSH's server)")
 }
 
 /// The version of NATS that the tests of a fleet run.

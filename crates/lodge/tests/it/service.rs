@@ -20,7 +20,7 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
         "{unit}"
     );
     if !installed("systemd-analyze") {
-        return eprintln!("systemd-analyze is not installed: the unit is not verified");
+        return testkit::skip("systemd-analyze is not installed: the unit is not verified");
     }
     let file = home.work().join("lodge.service");
     std::fs::write(&file, &unit).unwrap();

@@ -71,9 +71,10 @@ pub(crate) fn check(binary: &Path) -> Result<(usize, usize)> {
     release.write(&packages)?;
     let apart = Command::new("unshare").args(["-rn", "true"]).output();
     let apart = apart.is_ok_and(|output| output.status.success());
-    if !apart {
-        println!("unshare does not work here: programs are run with the network, and not in roots of their own");
-    }
+    ensure!(
+        apart || !release.platform.is_linux(),
+        "`unshare -rn` does not work here, so programs cannot be run without the network and in roots of their own"
+    );
     let bench = Bench {
         release,
         packages,

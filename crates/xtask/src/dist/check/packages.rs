@@ -68,10 +68,10 @@ pub(super) fn tarball(bench: &Bench) -> Result<()> {
 }
 
 pub(super) fn deb(bench: &Bench) -> Result<()> {
-    if sh::version("dpkg-deb", "--version").is_none() {
-        println!("dpkg is not installed: the Debian package is not tried");
-        return Ok(());
-    }
+    ensure!(
+        sh::version("dpkg-deb", "--version").is_some(),
+        "dpkg is not installed, so the Debian package cannot be tried"
+    );
     let package = bench.package(".deb")?;
     let field = |name: &str| read(Command::new("dpkg-deb").arg("-f").arg(&package).arg(name));
     ensure!(field("Package")?.trim() == "lodge");

@@ -149,7 +149,7 @@ pub(super) fn feed(bench: &Bench) -> Result<()> {
     let address = serve(site.clone())?;
     let program = bench.dir("tarball")?.join(bench.release.name()).join("bin/lodge");
     for (name, code, expected) in [
-        ("same.json", 0, "up to date"),
+        ("same.json", 0, "This is the newest release"),
         ("newer.json", 3, "A newer release is available: 99.0.0 (abc)"),
         ("wrong.json", 1, "is not a release feed"),
         ("none.json", 1, "cannot be"),
