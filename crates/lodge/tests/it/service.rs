@@ -2,7 +2,10 @@
 
 use std::{os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
+use serde_json::Value;
 use testkit::{Home, Running};
+
+use crate::attach::{Host, attach};
 
 fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
@@ -103,6 +106,43 @@ fn the_manager_is_told_when_the_host_is_ready_and_when_it_stops() {
     let ended = host.finish().ok();
     let token = std::fs::read_to_string(home.path().join("token")).unwrap();
     assert!(!ended.stdout().contains(token.trim()) && !ended.stderr.contains(token.trim()));
+}
+
+#[test]
+fn a_signal_ends_all_turns_together_and_clients_go_on_with_the_next_host() {
+    let home = Home::new();
+    // At the end of each session a hook waits for those of all others: it cannot succeed if they end one after the other.
+    let wait = "cat >/dev/null; touch met.$$; while [ $(ls -d met.* | wc -l) -lt 8 ]; do sleep 0.1; done";
+    let hooks = serde_json::json!({"version": 1, "hooks": {"sessionEnd": [{"type": "command", "bash": wait}]}});
+    std::fs::create_dir_all(home.path().join("hooks")).unwrap();
+    std::fs::write(home.path().join("hooks/end.json"), hooks.to_string()).unwrap();
+    let host = Host::start(&home);
+    let endless = "slowly 20 ms, stream 1000000 chunks";
+    let mut attached = [attach(&home, &["--new"]), attach(&home, &["--new"])];
+    for terminal in &mut attached {
+        terminal.say(endless);
+        terminal.line_with("> slowly");
+    }
+    let mut runs: Vec<Running> = (0..6).map(|_| home.start(["run", "--json", endless])).collect();
+    for run in &mut runs {
+        run.until("assistant.message_delta");
+    }
+    let port = host.stop();
+    assert_eq!(home.logs().len(), 8);
+    for log in home.logs() {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |kind: &str| events.iter().find(|event| event["type"] == kind);
+        assert!(of("abort").is_some(), "{text}");
+        assert_eq!(of("hook.end").unwrap()["data"]["success"], true, "{text}");
+        assert_eq!(events.last().unwrap()["type"], "session.shutdown", "{text}");
+    }
+    let _host = Host::start_on(&home, &port);
+    for terminal in &mut attached {
+        terminal.say("say still here");
+        terminal.line_with("> say still here");
+        terminal.line_with("still here");
+    }
 }
 
 /// A program in a directory of its own that writes down what it is called with.
