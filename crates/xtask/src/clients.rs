@@ -359,7 +359,7 @@ fn once(dir: &Path, tool: &str, files: &[PathBuf], install: impl FnOnce() -> Res
     Ok(fs::write(stamp, wanted)?)
 }
 
-fn link(to: &Path, at: &Path) -> Result<()> {
+pub(crate) fn link(to: &Path, at: &Path) -> Result<()> {
     if fs::read_link(at).is_ok_and(|found| found == to) {
         return Ok(());
     }
