@@ -36,7 +36,8 @@ cargo xtask soak neighbours           other people's model servers, MCP servers 
 cargo xtask soak vscode               VS Code's own page in a headless browser, installed below target/clients
 cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by;
                                       --twice builds them again in another directory, and compares
-cargo xtask walk [--binary PATH]      installs, uses, upgrades and removes each package in a bare Debian 11, timed; --root
+cargo xtask walk [--binary PATH]      installs, uses, upgrades and removes each package in a bare Debian 11, timed; --root,
+                                      --mirror
 cargo xtask pictures                  draws the pictures in docs/pictures again: the terminal as a film, the page
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
