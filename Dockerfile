@@ -11,7 +11,8 @@ FROM debian:bullseye AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends build-essential ca-certificates curl xz-utils git
 RUN curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain 1.95.0
 # Node.js builds the page.
-RUN curl -sSf https://nodejs.org/dist/v20.20.2/node-v20.20.2-linux-x64.tar.xz | tar -xJ --strip-components=1 -C /usr/local
+RUN node=$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/') \
+    && curl -sSf "https://nodejs.org/dist/v20.20.2/node-v20.20.2-linux-$node.tar.xz" | tar -xJ --strip-components=1 -C /usr/local
 ENV PATH=/root/.cargo/bin:$PATH
 WORKDIR /src
 COPY . .
@@ -27,6 +28,6 @@ ENV LODGE_HOME=/home/lodge/state
 WORKDIR /work
 VOLUME ["/home/lodge/state"]
 EXPOSE 8764
-HEALTHCHECK CMD ["/usr/local/bin/lodge", "sessions", "list", "--limit", "1"]
+HEALTHCHECK CMD ["/usr/local/bin/lodge", "status"]
 ENTRYPOINT ["/usr/local/bin/lodge"]
 CMD ["serve", "--listen", "0.0.0.0:8764"]

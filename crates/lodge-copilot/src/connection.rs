@@ -180,6 +180,9 @@ impl Connection {
             }
         }
         watch.abort();
+        if self.peer.was_too_slow() {
+            self.host.metrics().client_dropped();
+        }
         self.relays.lock().clear();
         let sessions = std::mem::take(&mut *self.sessions.lock());
         let ids: Vec<String> = sessions.keys().cloned().collect();

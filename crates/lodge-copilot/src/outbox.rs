@@ -37,6 +37,8 @@ struct Queue {
     closed: Option<Arc<str>>,
     /// Accepts no more frames, but writes the waiting ones.
     closing: bool,
+    /// It exceeded its limit, which closed the connection.
+    overflowed: bool,
 }
 
 /// Why a frame was refused.
@@ -65,6 +67,7 @@ impl Outbox {
         }
         if queue.bytes > self.0.limit {
             queue.close("the client reads too slowly");
+            queue.overflowed = true;
             drop(queue);
             self.0.wake.notify_one();
             return Err(Refused::Full);
@@ -90,6 +93,11 @@ impl Outbox {
     pub(crate) fn finish(&self) {
         self.0.queue.lock().closing = true;
         self.0.wake.notify_one();
+    }
+
+    /// Whether the connection was closed because its client reads too slowly.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.0.queue.lock().overflowed
     }
 
     /// The reason for closing.

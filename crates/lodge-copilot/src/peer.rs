@@ -182,6 +182,11 @@ impl Peer {
         self.0.closed.is_cancelled()
     }
 
+    /// Whether the connection has ended because the client reads too slowly.
+    pub(crate) fn was_too_slow(&self) -> bool {
+        self.0.outbox.overflowed()
+    }
+
     /// Why the connection has ended.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.0.outbox.closed()

@@ -81,7 +81,7 @@ pub use hub::{Listening, Notice, Subscription};
 pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use mcp_trial::servers_on_trial;
-pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
+pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics, TURN_BUCKETS};
 pub use other_hosts::{Described, GivenUp};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
 pub use push::{PushKeys, PushSubscription, PushSubscriptions};

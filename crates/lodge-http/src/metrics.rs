@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lodge_host::{APPEND_BUCKETS, HomeUse, Host, KeeperCounts, MODEL_CALL_BUCKETS};
+use lodge_host::{APPEND_BUCKETS, HomeUse, Host, KeeperCounts, MODEL_CALL_BUCKETS, TURN_BUCKETS};
 
 /// Families of numbers as Prometheus reads them.
 #[derive(Default)]
@@ -113,6 +113,13 @@ pub(crate) fn render(host: &Host, home: HomeUse) -> String {
         &MODEL_CALL_BUCKETS,
         &counts.model_calls,
         counts.model_time.as_secs_f64(),
+    );
+    text.times(
+        "lodge_turn_seconds",
+        "Time of turns, with the time that people take to answer.",
+        &TURN_BUCKETS,
+        &counts.turn_times,
+        counts.turn_time.as_secs_f64(),
     );
     if let Some(counts) = host.keeper_counts() {
         fleet(&mut text, &counts);

@@ -391,6 +391,9 @@ pub(crate) struct ServeCommand {
     /// Stop when nobody needs the host; `lodge` starts a host like this
     #[arg(long, hide = true, conflicts_with = "stop")]
     pub(crate) background: bool,
+    /// Write the log into the home; service managers without a log start a host like this
+    #[arg(long, hide = true, conflicts_with = "stop")]
+    pub(crate) log_to_home: bool,
 }
 
 #[derive(Args, Clone)]

@@ -1,4 +1,4 @@
-//! `host.log`: the log of a background host. When it has grown too large, it becomes `host.log.1`.
+//! `host.log`: the log of a host in the background, and of a service without a journal. When it has grown too large, it becomes `host.log.1`.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -113,7 +113,9 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 fn dispatch(cli: Cli) -> Result<ExitCode> {
     let home = setup::home_path(cli.global.home.as_deref());
     let file = match (&cli.command, &home) {
-        (Some(Command::Serve(args)), Ok(home)) if args.background => Some(log_file::LogFile::open(home)?),
+        (Some(Command::Serve(args)), Ok(home)) if args.background || args.log_to_home => {
+            Some(log_file::LogFile::open(home)?)
+        }
         _ => None,
     };
     match file {

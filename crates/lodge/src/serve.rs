@@ -18,7 +18,10 @@ use lodge_host::{Host, Keeper, LogError, SyncPolicy};
 use lodge_http::{HttpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     cli::{Global, ServeArgs},
@@ -75,6 +78,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     )
     .await?;
     let options = sdk_options(&args, &Environment::default(), Path::new(&hello.cwd));
+    let stopped = stopped()?;
     let listener = match args.transport {
         Transport::Stdio => None,
         Transport::Tcp { port } => {
@@ -95,7 +99,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
             let mut reason = AbortReason::RemoteCommand;
             tokio::select! {
                 served = serve => served?,
-                why = stopped() => reason = why,
+                why = stopped => reason = why,
             }
             host.shutdown_because(reason).await;
         }
@@ -105,12 +109,12 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
                 finished = join::hand_on(stream, input, output) => {
                     anyhow::ensure!(finished, "The host on {} stopped, or closed the connection", home.display());
                 }
-                _ = stopped() => {}
+                _ = stopped => {}
             }
         }
         (Reached::Running(_), Some(listener)) => tokio::select! {
             served = hand_on_all(&home, &hello, listener) => served?,
-            _ = stopped() => {}
+            _ = stopped => {}
         },
     }
     Ok(ExitCode::SUCCESS)
@@ -314,6 +318,8 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     if let Some(socket) = socket {
         http.serve_local(socket);
     }
+    // Before others can find the host, because they may stop it.
+    let stopped = stopped()?;
     let listed = match &note.socket {
         Some(socket) => vscode::Listed::publish(&vscode, socket)?,
         None => vscode::Listed::default(),
@@ -381,7 +387,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         () = keep_files(door, found.clone(), listed.clone()) => {}
         () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("No client is connected and nothing is running; stopping."),
         () = prune::keep_to(host.clone(), retention) => {}
-        why = stopped() => {
+        why = stopped => {
             reason = why;
             print_line("Stopping.");
         }
@@ -431,21 +437,21 @@ fn model_line(host: &lodge_host::Host) -> String {
     }
 }
 
-/// Waits for the end of the program: Ctrl-C or a signal.
-async fn stopped() -> AbortReason {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
-            return tokio::select! {
-                _ = tokio::signal::ctrl_c() => AbortReason::UserInitiated,
-                _ = terminate.recv() => AbortReason::RemoteCommand,
-                _ = hang_up.recv() => AbortReason::RemoteCommand,
-            };
+/// Listens for Ctrl-C and for signals from now on. What it returns waits for one.
+fn stopped() -> Result<impl Future<Output = AbortReason>> {
+    let listen = || {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hang_up] = kinds.map(signal);
+        std::io::Result::Ok([interrupt?, terminate?, hang_up?])
+    };
+    let [mut interrupt, mut terminate, mut hang_up] = listen().context("Cannot listen for signals")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => AbortReason::UserInitiated,
+            _ = terminate.recv() => AbortReason::RemoteCommand,
+            _ = hang_up.recv() => AbortReason::RemoteCommand,
         }
-    }
-    let _ = tokio::signal::ctrl_c().await;
-    AbortReason::UserInitiated
+    })
 }
 
 /// Prints a line on standard output, if anybody still reads it.

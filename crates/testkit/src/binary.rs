@@ -49,6 +49,16 @@ pub fn lodge_bin() -> PathBuf {
     found.unwrap_or_else(|| panic!("no built {name}: run `cargo build`, or set LODGE_BIN"))
 }
 
+/// Says that something is not tested, because a program is missing.
+///
+/// # Panics
+///
+/// With `LODGE_REQUIRE_CLIENTS`: then nothing may be missing.
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("LODGE_REQUIRE_CLIENTS").is_none(), "{why}");
+    eprintln!("skipped: {why}");
+}
+
 /// A home and a working directory of its own, gone with the value.
 pub struct Home {
     dir: TempDir,

@@ -16,7 +16,7 @@ pub mod programs;
 pub mod random;
 pub mod schema;
 
-pub use binary::{Finished, Home, Running, lodge_bin, target, workspace};
+pub use binary::{Finished, Home, Running, lodge_bin, skip, target, workspace};
 #[cfg(unix)]
 pub use programs::write_programs;
 pub use random::Random;

@@ -97,13 +97,7 @@ pub fn dir() -> Option<PathBuf> {
 pub fn validator() -> Option<&'static EventSchema> {
     static SCHEMA: LazyLock<Option<EventSchema>> = LazyLock::new(|| {
         let Some(dir) = dir() else {
-            assert!(
-                std::env::var_os("LODGE_REQUIRE_CLIENTS").is_none(),
-                "the SDK's schemas are not installed: run `cargo xtask clients`"
-            );
-            eprintln!(
-                "the SDK's schemas are not installed (`cargo xtask clients`): events are not checked against them"
-            );
+            crate::skip("the SDK's schemas are not installed; `cargo xtask clients` installs them");
             return None;
         };
         let text = fs::read_to_string(dir.join("session-events.schema.json")).expect("the schema can be read");

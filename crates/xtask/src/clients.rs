@@ -36,10 +36,8 @@ pub(crate) fn install_all() -> Result<()> {
     install_python()?;
     install_nats()?;
     install_parsers()?;
-    if let Err(error) = install_sshd() {
-        println!("the way by ssh is not tested here, because there is no sshd and none can be fetched: {error:#}");
-    }
-    Ok(())
+    install_sshd()
+        .context("there is no sshd, and none can be fetched (on other systems than Debian: install OpenSSH's server)")
 }
 
 /// The version of NATS that the tests of a fleet run.
@@ -103,6 +101,41 @@ pub(crate) fn install_zigbuild() -> Result<PathBuf> {
     Ok(to)
 }
 
+/// CycloneDX's own library, which knows its schemas.
+const CYCLONEDX: &str = "cyclonedx-python-lib[json-validation]==11.12.0";
+
+/// Fetches what checks bills of materials, and says where it is.
+pub(crate) fn install_cyclonedx() -> Result<PathBuf> {
+    install_from_pypi("cyclonedx", CYCLONEDX)
+}
+
+/// The version of uv that the wheel is tried with.
+const UV: &str = "uv==0.13.8";
+
+/// Fetches uv, and says where it is.
+pub(crate) fn install_uv() -> Result<PathBuf> {
+    install_from_pypi("uv", UV)
+}
+
+/// Installs a package of PyPI, with what it needs, into a directory of its own, for the Python of the tests.
+fn install_from_pypi(name: &str, package: &str) -> Result<PathBuf> {
+    install_python()?;
+    let to = dir(name);
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--upgrade",
+    ];
+    once(&to, package, &[], || {
+        let mut pip = sh::command(python());
+        sh::run(pip.args(install).arg("--target").arg(&to).arg(package))
+    })?;
+    Ok(to)
+}
+
 /// Installs Node.js and npm below a directory of another root.
 pub(crate) fn install_node_into(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir)?;
@@ -119,13 +152,20 @@ fn install_sshd() -> Result<()> {
     if !cfg!(target_os = "linux") || Path::new("/usr/sbin/sshd").exists() {
         return Ok(());
     }
-    let to = dir("sshd");
-    once(&to, "openssh-server", &[], || {
-        sh::run(
-            sh::command("apt-get")
-                .current_dir(&to)
-                .args(["--quiet=2", "download", "openssh-server", "libwrap0"]),
-        )?;
+    unpack_debian("sshd", &["openssh-server", "libwrap0"]).map(drop)
+}
+
+/// Unpacks debootstrap, and says where.
+pub(crate) fn install_debootstrap() -> Result<PathBuf> {
+    unpack_debian("debootstrap", &["debootstrap"])
+}
+
+/// Fetches packages of Debian and unpacks them below `root` of a directory of their own. Nothing is installed.
+fn unpack_debian(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let to = dir(name);
+    once(&to, packages[0], &[], || {
+        let mut fetch = sh::command("apt-get");
+        sh::run(fetch.current_dir(&to).args(["--quiet=2", "download"]).args(packages))?;
         for entry in fs::read_dir(&to)? {
             let path = entry?.path();
             if path.extension().is_some_and(|kind| kind == "deb") {
@@ -133,7 +173,8 @@ fn install_sshd() -> Result<()> {
             }
         }
         Ok(())
-    })
+    })?;
+    Ok(to.join("root"))
 }
 
 /// Where the tests of the page are.
@@ -377,7 +418,7 @@ fn once(dir: &Path, tool: &str, files: &[PathBuf], install: impl FnOnce() -> Res
     Ok(fs::write(stamp, wanted)?)
 }
 
-fn link(to: &Path, at: &Path) -> Result<()> {
+pub(crate) fn link(to: &Path, at: &Path) -> Result<()> {
     if fs::read_link(at).is_ok_and(|found| found == to) {
         return Ok(());
     }

@@ -20,9 +20,10 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust fleet node
-                                      page python go java rust-sdk packages
+                                      page python go java rust-sdk rust-acp packages
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick,
                                       --record keeps the numbers for the chart in docs/
+cargo xtask bench --binary A --binary B   measures two builds in turn, and lists what is worse in B by more than a tenth
 cargo xtask bench fleet [--quick]     measures a fleet, on servers and hosts that it starts
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
@@ -34,8 +35,10 @@ cargo xtask soak fleet [FAULTS]       NATS servers, hosts and the network fail w
 cargo xtask soak hosts [FAULTS]       the same below running programs that apps talk to, with damaged logs
 cargo xtask soak neighbours           other people's model servers, MCP servers and agents, installed below target/neighbours
 cargo xtask soak vscode               VS Code's own page in a headless browser, installed below target/clients
-cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by
-cargo xtask walk [--binary PATH]      installs, uses, upgrades and removes each package in a bare Debian 11, timed; --root
+cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by;
+                                      --twice builds them again in another directory, and compares
+cargo xtask walk [--binary PATH]      installs, uses, upgrades and removes each package in a bare Debian 11, timed; --root,
+                                      --mirror
 cargo xtask pictures                  draws the pictures in docs/pictures again: the terminal as a film, the page
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";

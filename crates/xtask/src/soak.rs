@@ -1,10 +1,15 @@
 //! `cargo xtask soak`: tests that go on much longer than anybody waits for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::sh;
+use crate::{clients, sh};
 
 /// One soak: its name, the test binary it runs, and the variable that says how long.
 const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
@@ -58,6 +63,11 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
     ),
 ];
 
+/// The soaks that need NATS servers.
+const ON_SERVERS: [&str; 2] = ["fleet", "hosts"];
+/// What those counted, below the target directory.
+const TALLY: &str = "soak-tally.txt";
+
 /// A test that failed on loaded machines, run again and again while all processors are busy.
 const LOADED: (&str, [&str; 6], u64) = (
     "loaded",
@@ -99,13 +109,51 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     };
     let rounds = rounds.unwrap_or(*usual).to_string();
     println!("{name}: {rounds} rounds; LODGE_SEED replays one that fails");
-    sh::run(
-        sh::cargo()
-            .args(["test", "--locked"])
-            .args(test)
-            .args(["--", "--nocapture"])
-            .env(variable, rounds),
-    )
+    let mut soak = sh::cargo();
+    soak.args(["test", "--locked"])
+        .args(test)
+        .args(["--", "--nocapture"])
+        .env(variable, &rounds);
+    if !ON_SERVERS.contains(&name) {
+        return sh::run(&mut soak);
+    }
+    clients::install_nats()?;
+    tallied(name, &rounds, soak.env("LODGE_REQUIRE_CLIENTS", "1"))
+}
+
+/// Runs a soak, and keeps what it counted: one line for each run, beside what was built.
+fn tallied(name: &str, rounds: &str, soak: &mut Command) -> Result<()> {
+    let mut counted = Vec::new();
+    let passed = sh::watch(soak, |line| {
+        if let Some(tally) = tally(line) {
+            counted.push(tally.to_owned());
+        }
+    })?;
+    let read = |program: &str, args: &[&str]| sh::read(sh::command(program).args(args));
+    let when = read("date", &["-u", "+%Y-%m-%dT%H:%MZ"])?;
+    let commit = read("git", &["describe", "--always", "--dirty"])?;
+    let verdict = if passed { "passed" } else { "FAILED" };
+    let line = format!(
+        "{} {} {name} {rounds} {verdict}: {}\n",
+        when.trim(),
+        commit.trim(),
+        counted.join("; ")
+    );
+    let file = sh::target().join(TALLY);
+    let mut tally = OpenOptions::new().append(true).create(true).open(&file)?;
+    tally.write_all(line.as_bytes())?;
+    println!("added to {}: {}", file.display(), line.trim());
+    ensure!(passed, "the soak failed");
+    ensure!(!counted.is_empty(), "the soak counted nothing: its test did not run");
+    Ok(())
+}
+
+/// What a line says of the faults and of what was accepted. The test runner may have printed something in front of it.
+fn tally(line: &str) -> Option<&str> {
+    let begins = line
+        .find("LODGE_SEED=")
+        .or_else(|| line.contains("accepted").then_some(0))?;
+    line.get(begins..)
 }
 
 fn loaded(rounds: u64) -> Result<()> {
@@ -132,4 +180,24 @@ fn loaded(rounds: u64) -> Result<()> {
         over.store(true, Ordering::Relaxed);
         rounds
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_has_the_seed_the_faults_and_what_was_accepted() {
+        assert_eq!(tally("test faults ... LODGE_SEED=7"), Some("LODGE_SEED=7"));
+        let accepted = "120 events were accepted, 120 are there";
+        assert_eq!(tally(accepted), Some(accepted));
+        assert_eq!(tally("running 1 test"), None);
+    }
+
+    #[test]
+    fn soaks_on_servers_are_soaks() {
+        for name in ON_SERVERS {
+            assert!(SOAKS.iter().any(|soak| soak.0 == name), "{name}");
+        }
+    }
 }

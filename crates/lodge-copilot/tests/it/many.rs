@@ -152,6 +152,12 @@ async fn a_client_that_does_not_read_is_dropped_and_nobody_else_notices() {
         left += 1;
     }
     assert!(left < 3000, "{left} events reached a client that was not reading");
+    let counted = async {
+        while house.host.metrics().counts().dropped_clients == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), counted).await.unwrap();
     let events = reader.say(&session, "say still here").await;
     assert!(events.iter().any(|event| event["data"]["content"] == "still here"));
 }

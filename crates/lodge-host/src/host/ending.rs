@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use lodge_agent::Ending;
 use lodge_events::AbortReason;
 use lodge_log::{About, LogError, Store};
@@ -18,6 +18,10 @@ use crate::{HostError, Lifecycle, Worktree};
 /// How often a session whose clients are gone is tried to be put to rest, and how long is waited in between.
 const REST_TRIES: u32 = 100;
 const REST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long all sessions together may take to end when the host stops. With what the faces may take, that is less than
+/// `lodge serve --stop` waits, and than service managers wait before they kill.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 impl Host {
     /// Removes a session and everything kept with it, its chats too.
@@ -133,9 +137,12 @@ impl Host {
     pub async fn shutdown_because(&self, reason: AbortReason) {
         self.0.stop.cancel();
         let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
-        for live in all {
+        let ends = all.iter().map(|live| async {
             live.agent.close(Ending::HostStops(reason.clone())).await;
             live.hub.close();
+        });
+        if tokio::time::timeout(STOP_LIMIT, join_all(ends)).await.is_err() {
+            tracing::warn!("some sessions did not end within {} s", STOP_LIMIT.as_secs());
         }
         self.catalogue().flush();
         self.0.marks.settle();

@@ -25,6 +25,7 @@ use crate::{
     HostError, Lifecycle, McpFiles, NewSession, Resume, Storage,
     hub::Hub,
     keeper,
+    metrics::TurnClock,
     session::{Live, Session},
     trust::Trust,
 };
@@ -164,7 +165,8 @@ impl Host {
     ) -> Result<Session, HostError> {
         let dir = self.0.home.sessions().dir(id)?;
         let (host, name) = (Arc::downgrade(&self.0), id.to_owned());
-        let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, event)));
+        let clock = TurnClock::default();
+        let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, &clock, event)));
         // Rules that cannot be read are no reason to go on without them.
         let rules = RuleSet::load(self.0.home.path(), &settings.cwd, Policy::default())
             .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
@@ -377,9 +379,9 @@ impl Inner {
 }
 
 /// Tells who watches all sessions.
-fn note(host: &Weak<Inner>, id: &str, event: &Event) {
+fn note(host: &Weak<Inner>, id: &str, clock: &TurnClock, event: &Event) {
     let Some(host) = host.upgrade() else { return };
-    host.metrics.observe(event);
+    host.metrics.observe(clock, event);
     host.schedules.event(id, event);
     // Its first event is what makes a session, and that is told as such. Little of what hangs beside the chain is in lists.
     let is_in_lists = !event.is_beside() || About::is_told_by(event);

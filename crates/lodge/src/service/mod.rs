@@ -71,7 +71,7 @@ trait Manager {
     /// One word about it, such as `active`.
     fn state(&self) -> Result<String>;
     /// What shows its logs.
-    fn logs(&self, follow: bool, lines: u32) -> Result<Command>;
+    fn logs(&self, home: &Path, follow: bool, lines: u32) -> Result<Command>;
     /// What else the person may want to do.
     fn hint(&self) -> &'static str;
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(home: &Path, command: ServiceCommand) -> Result<ExitCode> {
     match command {
         ServiceCommand::Install { print, options } => install(manager, home, print, options),
         ServiceCommand::Status => status(manager, home),
-        ServiceCommand::Logs { follow, lines } => logs(manager, follow, lines),
+        ServiceCommand::Logs { follow, lines } => logs(manager, home, follow, lines),
         ServiceCommand::Uninstall => uninstall(manager),
     }
 }
@@ -105,7 +105,7 @@ fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>
         return Ok(ExitCode::SUCCESS);
     }
     let file = manager.file()?;
-    if let Some(dir) = file.parent() {
+    for dir in [file.parent(), Some(home)].into_iter().flatten() {
         std::fs::create_dir_all(dir).with_context(|| format!("Cannot create {}", dir.display()))?;
     }
     let before = std::fs::read(&file).ok();
@@ -143,8 +143,8 @@ fn status(manager: &dyn Manager, home: &Path) -> Result<ExitCode> {
     })
 }
 
-fn logs(manager: &dyn Manager, follow: bool, lines: u32) -> Result<ExitCode> {
-    let mut command = manager.logs(follow, lines)?;
+fn logs(manager: &dyn Manager, home: &Path, follow: bool, lines: u32) -> Result<ExitCode> {
+    let mut command = manager.logs(home, follow, lines)?;
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("Cannot run {name}"))?;
     Ok(match status.success() {

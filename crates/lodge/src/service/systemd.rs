@@ -30,6 +30,7 @@ impl Manager for Systemd {
             command = format!("{command} {}", quote(argument)?);
         }
         let variables = quote_path(&home.join("environment"))?;
+        let executable = quote_path(Path::new(program))?;
         // Options that need a mount namespace are left out: agents work in the person's files, with the person's tools.
         // The sandbox limits approved commands.
         Ok(format!(
@@ -37,6 +38,8 @@ impl Manager for Systemd {
              [Unit]\n\
              Description=Lodge, an agent host\n\
              Documentation=man:lodge(1)\n\
+             # If the program is removed without `lodge service uninstall`, the unit is skipped.\n\
+             ConditionFileIsExecutable={executable}\n\
              StartLimitIntervalSec=60\n\
              StartLimitBurst=5\n\
              \n\
@@ -81,7 +84,7 @@ impl Manager for Systemd {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    fn logs(&self, follow: bool, lines: u32) -> Result<Command> {
+    fn logs(&self, _: &Path, follow: bool, lines: u32) -> Result<Command> {
         let mut command = Command::new("journalctl");
         command
             .args(["--user", "--unit", UNIT, "--lines"])

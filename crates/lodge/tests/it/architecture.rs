@@ -253,3 +253,15 @@ fn the_host_shows_faces_what_it_names_and_nothing_else_of_the_rooms_below() {
     }
     assert!(read > 30, "{read}");
 }
+
+/// Cargo 1.95 forgets to strip a program whose package has settings of its own in the profile.
+#[test]
+fn nothing_keeps_the_program_from_being_stripped() {
+    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let profiles = &toml::from_str::<toml::Table>(&manifest).unwrap()["profile"];
+    assert_eq!(profiles["release"]["strip"], true.into());
+    assert_eq!(profiles["dist"]["inherits"], "release".into());
+    for profile in ["release", "dist"] {
+        assert!(profiles[profile]["package"].get("lodge").is_none(), "{profile}");
+    }
+}

@@ -16,13 +16,21 @@ impl Host {
         Self::start_on(home, "0")
     }
 
-    fn start_on(home: &Home, port: &str) -> Self {
+    pub(crate) fn start_on(home: &Home, port: &str) -> Self {
         let mut running = home.start(["--port", port, "--sdk-port", "0"]);
         let line = running.line_with("AHP clients");
         let (_, after) = line.split_once("127.0.0.1:").expect("the host listens on loopback");
         let port = after.split('/').next().expect("a port").to_owned();
         running.line_with("Ctrl-C stops");
         Self { running, port }
+    }
+
+    /// SIGTERM. The port on which it listened.
+    pub(crate) fn stop(self) -> String {
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.arg(self.running.id().to_string()).status().unwrap().success());
+        let _ = self.running.finish().ok();
+        self.port
     }
 
     /// SIGKILL, and another host on the same home and port.

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use testkit::{Home, Running};
 
+use crate::attach::attach;
+
 fn host(home: &Home) -> Running {
     let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
     host.line_with("Ctrl-C stops");
@@ -41,6 +43,17 @@ fn a_backup_beside_a_running_host_holds_everything_and_opens_elsewhere() {
     );
     let other = Home::new();
     let _ = other.run(["restore", &file]).ok();
+    // Each log is there up to an event, and the files beside it.
+    for log in other.logs() {
+        let source = home.path().join(log.strip_prefix(other.path()).unwrap());
+        let (copy, source) = (std::fs::read(&log).unwrap(), std::fs::read(source).unwrap());
+        assert!(copy.ends_with(b"\n") && source.starts_with(&copy), "{}", log.display());
+    }
+    let databases = |home: &Home| {
+        let dirs = home.logs().into_iter().map(|log| log.with_file_name("session.db"));
+        dirs.filter(|database| database.is_file()).count()
+    };
+    assert_eq!((databases(&home), databases(&other)), (1, 1));
     assert_eq!(sessions(&other).len(), 3);
     // Every log is whole, and sessions go on.
     let checked = other.run(["check"]).ok();
@@ -93,7 +106,21 @@ fn a_restore_is_whole_or_nothing() {
 }
 
 #[test]
-fn sessions_are_pruned_by_rules_and_those_in_use_are_kept() {
+fn sessions_in_use_are_not_pruned() {
+    let home = Home::new();
+    for word in ["one", "two"] {
+        let _ = home.run(["run", &format!("say {word}")]).ok();
+    }
+    let _host = host(&home);
+    let mut used = attach(&home, &["last"]);
+    used.line_with("> say two");
+    let _ = home.run(["sessions", "prune", "--max-age", "0m", "--yes"]).ok();
+    let left = sessions(&home);
+    assert!(left.len() == 1 && left[0].contains("two"), "{left:?}");
+}
+
+#[test]
+fn sessions_are_pruned_by_rules() {
     let home = Home::new();
     for word in ["one", "two", "three"] {
         let _ = home.run(["run", &format!("say {word}")]).ok();
@@ -107,6 +134,8 @@ fn sessions_are_pruned_by_rules_and_those_in_use_are_kept() {
     assert_eq!(kept.lines, ["There is nothing to delete."]);
     let shown = home.run(["sessions", "prune", "--max-sessions", "1", "--dry-run"]).ok();
     assert!(shown.stdout().contains("2 sessions"), "{shown:?}");
+    let by_size = home.run(["sessions", "prune", "--max-size", "1KB", "--dry-run"]).ok();
+    assert!(by_size.stdout().contains("3 sessions"), "{by_size:?}");
     assert_eq!(sessions(&home).len(), 3);
     let unasked = home.run(["sessions", "prune", "--max-sessions", "1"]);
     assert!(

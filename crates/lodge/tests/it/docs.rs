@@ -89,12 +89,7 @@ fn run(page: &Page) {
     }
     let node_modules = target().join("clients/node/node_modules");
     if page.text.contains("npm install @") && !node_modules.is_dir() {
-        assert!(
-            std::env::var_os("LODGE_REQUIRE_CLIENTS").is_none(),
-            "the clients are not installed: cargo xtask clients"
-        );
-        eprintln!("{} is not run: the clients are not installed", page.name);
-        return;
+        return testkit::skip("the clients are not installed; `cargo xtask clients` installs them");
     }
     let home = Home::new();
     let _host = WITH_A_HOST.contains(&page.name.as_str()).then(|| {

@@ -60,9 +60,12 @@ fn a_host_says_that_it_is_alive_and_ready_and_counts_what_it_does() {
     let _ = home
         .run(["run", "--yolo", r#"call bash {"command":"exit 3"} then say two"#])
         .ok();
+    assert!(!home.run(["run", "fail with quota"]).status.success());
     let (_, after) = get(&address, "/metrics", "");
-    assert_eq!(value(&after, "lodge_turns_total"), 2.0);
-    assert_eq!(value(&after, "lodge_sessions_stored"), 2.0);
+    assert_eq!(value(&after, "lodge_turns_total"), 3.0);
+    assert_eq!(value(&after, "lodge_turn_seconds_count"), 3.0);
+    assert_eq!(value(&after, "lodge_turn_errors_total"), 1.0);
+    assert_eq!(value(&after, "lodge_sessions_stored"), 3.0);
     let calls = value(&after, "lodge_tool_calls_total{result=\"success\"}")
         + value(&after, "lodge_tool_calls_total{result=\"failure\"}");
     assert_eq!(calls, 1.0);
@@ -127,7 +130,7 @@ fn numbers_need_the_token_where_others_reach_the_port() {
             .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let Some(without) = ask(None) else {
-        return eprintln!("curl is not installed: the certificate is not tried with it");
+        return testkit::skip("curl is not installed: the certificate is not tried with it");
     };
     assert_eq!(without, "401");
     assert_eq!(ask(Some(token.trim())).unwrap(), "200");
@@ -163,5 +166,8 @@ fn what_waits_is_in_the_metrics_while_it_waits() {
     until([1.0, 0.0, 0.0]);
     screen.say("say next");
     until([1.0, 0.0, 1.0]);
+    let (_, text) = get(&address, "/metrics", "");
+    // Where there is a jail, the command is tried in it first.
+    assert!(value(&text, "lodge_questions_total") >= 1.0);
     screen.leave();
 }

@@ -2,7 +2,10 @@
 
 use std::{os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
+use serde_json::Value;
 use testkit::{Home, Running};
+
+use crate::attach::{Host, attach};
 
 fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
@@ -15,12 +18,12 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
         .run(["service", "install", "--print", "--", "--port", "0"])
         .ok()
         .stdout();
-    assert!(
-        unit.contains("\"--port\" \"0\"") && unit.contains("Type=notify"),
-        "{unit}"
-    );
+    let condition = format!("ConditionFileIsExecutable={}", testkit::lodge_bin().display());
+    for part in ["\"--port\" \"0\"", "Type=notify", &condition] {
+        assert!(unit.contains(part), "{part}: {unit}");
+    }
     if !installed("systemd-analyze") {
-        return eprintln!("systemd-analyze is not installed: the unit is not verified");
+        return testkit::skip("systemd-analyze is not installed: the unit is not verified");
     }
     let file = home.work().join("lodge.service");
     std::fs::write(&file, &unit).unwrap();
@@ -103,6 +106,95 @@ fn the_manager_is_told_when_the_host_is_ready_and_when_it_stops() {
     let ended = host.finish().ok();
     let token = std::fs::read_to_string(home.path().join("token")).unwrap();
     assert!(!ended.stdout().contains(token.trim()) && !ended.stderr.contains(token.trim()));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn lines_for_the_journal_begin_with_their_level_and_hold_no_token() {
+    use std::os::linux::fs::MetadataExt;
+    let home = Home::new();
+    let journal = home.work().join("journal");
+    let about = std::fs::File::create(&journal).unwrap().metadata().unwrap();
+    warn_at_start(&home);
+    let lodge = home.command(["--port", "0", "--sdk-port", "0"]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "exec \"$0\" \"$@\" 2>>journal"])
+        .arg(lodge.get_program())
+        .args(lodge.get_args())
+        .current_dir(home.work())
+        .env_clear()
+        .envs(lodge.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("JOURNAL_STREAM", format!("{}:{}", about.st_dev(), about.st_ino()));
+    let mut host = Running::start(&mut command);
+    host.line_with("Ctrl-C stops");
+    let kill = Command::new("kill").arg(host.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    let _ = host.finish().ok();
+    let text = std::fs::read_to_string(&journal).unwrap();
+    assert!(text.contains("hosts.json"), "{text}");
+    for line in text.lines() {
+        let level = line.strip_prefix('<').and_then(|line| line.split_once('>'));
+        let known = level.is_some_and(|(level, _)| ["3", "4", "6", "7"].contains(&level));
+        assert!(known, "{line}");
+    }
+    let token = std::fs::read_to_string(home.path().join("token")).unwrap();
+    assert!(!text.contains(token.trim()), "{text}");
+}
+
+#[test]
+fn where_there_is_no_journal_the_log_is_in_the_home() {
+    let home = Home::new();
+    warn_at_start(&home);
+    let mut host = home.start(["serve", "--port", "0", "--sdk-port", "0", "--log-to-home"]);
+    host.line_with("Ctrl-C stops");
+    host.kill();
+    let ended = host.finish();
+    let log = std::fs::read_to_string(home.path().join("host.log")).unwrap();
+    assert!(log.contains("WARN") && ended.stderr.is_empty(), "{log}{ended:?}");
+}
+
+/// Gives the host something to warn of.
+fn warn_at_start(home: &Home) {
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("hosts.json"), "{broken").unwrap();
+}
+
+#[test]
+fn a_signal_ends_all_turns_together_and_clients_go_on_with_the_next_host() {
+    let home = Home::new();
+    // At the end of each session a hook waits for those of all others: it cannot succeed if they end one after the other.
+    let wait = "cat >/dev/null; touch met.$$; while [ $(ls -d met.* | wc -l) -lt 8 ]; do sleep 0.1; done";
+    let hooks = serde_json::json!({"version": 1, "hooks": {"sessionEnd": [{"type": "command", "bash": wait}]}});
+    std::fs::create_dir_all(home.path().join("hooks")).unwrap();
+    std::fs::write(home.path().join("hooks/end.json"), hooks.to_string()).unwrap();
+    let host = Host::start(&home);
+    let endless = "slowly 20 ms, stream 1000000 chunks";
+    let mut attached = [attach(&home, &["--new"]), attach(&home, &["--new"])];
+    for terminal in &mut attached {
+        terminal.say(endless);
+        terminal.line_with("> slowly");
+    }
+    let mut runs: Vec<Running> = (0..6).map(|_| home.start(["run", "--json", endless])).collect();
+    for run in &mut runs {
+        run.until("assistant.message_delta");
+    }
+    let port = host.stop();
+    assert_eq!(home.logs().len(), 8);
+    for log in home.logs() {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |kind: &str| events.iter().find(|event| event["type"] == kind);
+        assert!(of("abort").is_some(), "{text}");
+        assert_eq!(of("hook.end").unwrap()["data"]["success"], true, "{text}");
+        assert_eq!(events.last().unwrap()["type"], "session.shutdown", "{text}");
+    }
+    let _host = Host::start_on(&home, &port);
+    for terminal in &mut attached {
+        terminal.say("say still here");
+        terminal.line_with("> say still here");
+        terminal.line_with("still here");
+    }
 }
 
 /// A program in a directory of its own that writes down what it is called with.

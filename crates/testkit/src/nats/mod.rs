@@ -72,11 +72,7 @@ pub fn server_program() -> Option<PathBuf> {
     let on_path = std::env::split_paths(&path).map(|dir| dir.join(&name));
     let found = std::iter::once(installed).chain(on_path).find(|path| path.is_file());
     if found.is_none() {
-        assert!(
-            std::env::var_os("LODGE_REQUIRE_CLIENTS").is_none(),
-            "nats-server is not installed: run `cargo xtask clients`"
-        );
-        eprintln!("skipped: nats-server is not installed; `cargo xtask clients` installs it");
+        crate::skip("nats-server is not installed; `cargo xtask clients` installs it");
     }
     found
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail, ensure};
 
 use super::{Results, report};
-use crate::sh;
+use crate::{clients, sh};
 
 /// `cargo xtask bench fleet`.
 pub(super) fn run(args: &[&str]) -> Result<()> {
@@ -14,6 +14,7 @@ pub(super) fn run(args: &[&str]) -> Result<()> {
         ["--quick"] => true,
         _ => bail!("usage: cargo xtask bench fleet [--quick]"),
     };
+    clients::install_nats()?;
     let mut test = sh::cargo();
     test.args([
         "test",

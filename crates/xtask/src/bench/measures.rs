@@ -41,7 +41,9 @@ type Measure = fn(&Given<'_>) -> Result<Numbers>;
 
 /// All measures.
 pub(super) const MEASURES: &[(&str, Measure)] = &[
+    ("size", size),
     ("start", start),
+    ("ping", ping),
     ("memory", memory),
     ("turn", turn),
     ("deltas", deltas),
@@ -62,6 +64,21 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("ahp lists", super::watchers::long_lists),
     ("ahp reconnect", super::watchers::coming_back),
 ];
+
+/// The program's file.
+fn size(given: &Given<'_>) -> Result<Numbers> {
+    Ok(vec![("binary_mb", mb(std::fs::metadata(given.program)?.len()))])
+}
+
+/// The shortest question and its answer.
+fn ping(given: &Given<'_>) -> Result<Numbers> {
+    let (_server, client) = given.start()?;
+    let mut took = Vec::new();
+    for _ in 0..given.times(500) {
+        took.push(timed(|| client.call("ping", &json!({"message": "hello"})))?.1);
+    }
+    Ok(vec![("ping_ms", median(took))])
+}
 
 /// From nothing to connected, to a session, to the end of the first turn.
 fn start(given: &Given<'_>) -> Result<Numbers> {

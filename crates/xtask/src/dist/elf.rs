@@ -1,5 +1,7 @@
 //! What a program for Linux asks of the machine that starts it, read from its dynamic section.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 
 pub(super) const X86_64: u16 = 62;
@@ -7,6 +9,7 @@ pub(super) const AARCH64: u16 = 183;
 
 const DYNAMIC: u32 = 2;
 const LOAD: u32 = 1;
+const NO_BITS: u32 = 8;
 const NEEDED: u64 = 1;
 const STRINGS: u64 = 5;
 const VERSIONS: u64 = 0x6fff_fffe;
@@ -79,6 +82,24 @@ pub(super) fn read(program: &[u8]) -> Result<(u16, Needs)> {
     Ok((machine, needs))
 }
 
+/// The sections of a program of 64 bits that have bytes in its file, by name.
+pub(super) fn sections(program: &[u8]) -> Result<BTreeMap<String, &[u8]>> {
+    let elf = Elf(program);
+    let (size, count) = (elf.half(58)?, elf.half(60)?);
+    let headers = Elf(elf.bytes(elf.word(40)?, usize::from(size) * usize::from(count))?);
+    let header = |index: u16| u64::from(index) * u64::from(size);
+    let names = headers.word(header(elf.half(62)?) + 24)?;
+    let mut sections = BTreeMap::new();
+    for at in (1..count).map(header) {
+        if headers.long(at + 4)? != NO_BITS {
+            let name = elf.text(names.saturating_add(headers.long(at)?.into()))?;
+            let bytes = elf.bytes(headers.word(at + 24)?, usize::try_from(headers.word(at + 32)?)?)?;
+            sections.insert(name, bytes);
+        }
+    }
+    Ok(sections)
+}
+
 /// The version that a name of versions stands for.
 fn glibc(name: &str) -> Option<(u32, u32)> {
     // Relocations are packed in a way that this version reads first.
@@ -98,8 +119,8 @@ struct Segment {
 
 struct Elf<'a>(&'a [u8]);
 
-impl Elf<'_> {
-    fn bytes(&self, at: u64, count: usize) -> Result<&[u8]> {
+impl<'a> Elf<'a> {
+    fn bytes(&self, at: u64, count: usize) -> Result<&'a [u8]> {
         let at = usize::try_from(at)?;
         let found = at.checked_add(count).and_then(|end| self.0.get(at..end));
         found.context("the program ends too early")
@@ -147,6 +168,9 @@ mod tests {
         let (_, needs) = read(&own).unwrap();
         assert!(needs.libraries.iter().any(|name| name == "libc.so.6"), "{needs:?}");
         assert!(needs.glibc.unwrap().0 >= (2, 17));
+        let sections = sections(&own).unwrap();
+        assert!(sections[".comment"].windows(5).any(|word| word == b"rustc"));
+        assert!(sections.contains_key(".symtab") && !sections.contains_key(".bss"));
     }
 
     #[test]
@@ -160,8 +184,8 @@ mod tests {
     #[test]
     fn a_program_that_is_cut_off_is_refused() {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
-        assert!(read(&bytes).is_err());
+        assert!(read(&bytes).is_err() && sections(&bytes).is_err());
         bytes.resize(64, 0xff);
-        assert!(read(&bytes).is_err());
+        assert!(read(&bytes).is_err() && sections(&bytes).is_err());
     }
 }

@@ -11,6 +11,7 @@ mod npm;
 mod pages;
 mod platform;
 mod sbom;
+mod twice;
 mod walk;
 mod wheel;
 
@@ -19,14 +20,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use self::{archive::File, build::Glibc, licences::Package, platform::Platform};
 pub(crate) use self::{check::check, walk::run as walk};
 use crate::sh;
 
-const USAGE: &str = "usage: cargo xtask dist [--binary PATH] [--pages-by PATH] [--glibc VERSION|native] [--out DIR]";
+const USAGE: &str =
+    "usage: cargo xtask dist [--binary PATH] [--pages-by PATH] [--glibc VERSION|native] [--out DIR] [--twice]";
 
 /// The oldest GNU C library that releases are meant to run with.
 const OLDEST_GLIBC: (u32, u32) = (2, 31);
@@ -66,6 +68,24 @@ impl Release {
             binary: bytes,
             level,
         })
+    }
+
+    /// What releases promise, and this program does not keep.
+    fn broken_promises(&self) -> Result<Vec<String>> {
+        let mut broken = Vec::new();
+        let (major, minor) = OLDEST_GLIBC;
+        if self.platform.glibc().is_some_and(|needed| needed > OLDEST_GLIBC) {
+            broken.push(format!("it does not start with the GNU C library {major}.{minor}"));
+        }
+        for path in build::own_paths()? {
+            if memchr::memmem::find(&self.binary, path.as_os_str().as_encoded_bytes()).is_some() {
+                broken.push(format!("it contains a path of this machine: {}", path.display()));
+            }
+        }
+        if self.platform.is_linux() && elf::sections(&self.binary)?.contains_key(".symtab") {
+            broken.push("it is not stripped".to_owned());
+        }
+        Ok(broken)
     }
 
     /// `lodge-0.1.0-x86_64-linux`.
@@ -134,38 +154,51 @@ impl Release {
 
 /// Runs the command.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    let (mut binary, mut pages_by, mut glibc) = (None, None, Glibc::Oldest);
+    let (mut binary, mut pages_by, mut glibc, mut twice) = (None, None, Glibc::Oldest, false);
     let mut out = sh::target().join("packages");
-    let mut rest = args;
-    while let [option, value, after @ ..] = rest {
-        match *option {
-            "--binary" => binary = Some(PathBuf::from(value)),
-            "--pages-by" => pages_by = Some(PathBuf::from(value)),
-            "--glibc" => glibc = Glibc::parse(value)?,
-            "--out" => out = PathBuf::from(value),
+    let mut args = args.iter().copied();
+    while let Some(option) = args.next() {
+        let mut value = || args.next().context(USAGE);
+        match option {
+            "--binary" => binary = Some(PathBuf::from(value()?)),
+            "--pages-by" => pages_by = Some(PathBuf::from(value()?)),
+            "--glibc" => glibc = Glibc::parse(value()?)?,
+            "--out" => out = PathBuf::from(value()?),
+            "--twice" => twice = true,
             _ => bail!("{USAGE}"),
         }
-        rest = after;
     }
-    if !rest.is_empty() {
-        bail!("{USAGE}");
-    }
+    let is_changed = commit().ends_with('+');
+    ensure!(
+        !twice || (binary.is_none() && !is_changed),
+        "--twice builds the last commit: commit your changes, and leave --binary out"
+    );
+    let is_for_release = binary.is_none() && matches!(glibc, Glibc::Oldest);
     let binary = match binary {
         Some(binary) => binary,
-        None => build::build(glibc, &commit())?,
+        None => build::build(glibc.clone(), &commit())?,
     };
     let release = Release::gather(&binary, pages_by.as_ref().unwrap_or(&binary), 9)?;
+    let broken = release.broken_promises()?;
+    for promise in &broken {
+        println!("Do not release this program: {promise}.");
+    }
+    ensure!(broken.is_empty() || !is_for_release, "no packages were written");
     for path in release.write(&out)? {
         println!("{:>11}  {}", fs::metadata(&path)?.len(), path.display());
     }
+    println!("{:>11}  the program itself", release.binary.len());
     println!("{}", release.platform.needs());
-    if release.platform.glibc().is_some_and(|needed| needed > OLDEST_GLIBC) {
+    if is_changed {
         println!(
-            "It does not start with the GNU C library {}.{}, which releases promise.",
-            OLDEST_GLIBC.0, OLDEST_GLIBC.1
+            "Your files differ from the last commit, so the packages name {}.",
+            release.commit
         );
     }
-    Ok(())
+    match twice {
+        true => twice::build_again(&glibc, &binary, &out),
+        false => Ok(()),
+    }
 }
 
 fn project_file(name: &str) -> Result<Vec<u8>> {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{clients, sh};
 
-const USAGE: &str = "usage: cargo xtask walk [--binary PATH] [--root DIR]";
+const USAGE: &str = "usage: cargo xtask walk [--binary PATH] [--root DIR] [--mirror URL]";
 
 /// Debian 11 has the oldest GNU C library that releases promise to run with.
 const SUITE: &str = "bullseye";
@@ -91,12 +91,13 @@ const HOSTED: &str =
 
 /// Runs the command.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    let (mut binary, mut root) = (None, None);
+    let (mut binary, mut root, mut mirror) = (None, None, None);
     let mut rest = args;
     while let [option, value, after @ ..] = rest {
         match *option {
             "--binary" => binary = Some(PathBuf::from(value)),
             "--root" => root = Some(PathBuf::from(value)),
+            "--mirror" => mirror = Some(*value),
             _ => bail!("{USAGE}"),
         }
         rest = after;
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     };
     let root = Root(match root {
         Some(root) => root.canonicalize()?,
-        None => debian()?,
+        None => debian(mirror)?,
     });
     let next = root.prepare(&binary)?;
     println!(
@@ -188,21 +189,28 @@ fn next(version: &str) -> Result<String> {
     Ok(format!("{start}.{}", patch + 1))
 }
 
-/// A Debian below target/, made once.
-fn debian() -> Result<PathBuf> {
+/// A Debian below target/, made once. Old versions move to an archive: then a mirror has to be named.
+fn debian(mirror: Option<&str>) -> Result<PathBuf> {
     let root = sh::target().join("roots").join(SUITE);
     if !root.join("usr/bin/pip3").exists() {
-        ensure!(
-            sh::version("debootstrap", "--version").is_some(),
-            "debootstrap is not installed: apt-get install debootstrap"
-        );
         fs::create_dir_all(&root)?;
+        let root = root.canonicalize()?;
+        let mut debootstrap = match sh::version("debootstrap", "--version") {
+            Some(_) => sh::command("debootstrap"),
+            None => {
+                let unpacked = clients::install_debootstrap()
+                    .context("debootstrap is not installed and cannot be fetched; --root names a Debian 11 to use")?
+                    .canonicalize()?;
+                let mut command = sh::command("sh");
+                command
+                    .arg(unpacked.join("usr/sbin/debootstrap"))
+                    .env("DEBOOTSTRAP_DIR", unpacked.join("usr/share/debootstrap"));
+                command
+            }
+        };
         let include = "--include=python3-pip,ca-certificates";
-        sh::run(
-            sh::command("debootstrap")
-                .args(["--variant=minbase", include, SUITE])
-                .arg(&root),
-        )?;
+        debootstrap.args(["--variant=minbase", include, SUITE]).arg(&root);
+        sh::run(debootstrap.args(mirror))?;
     }
     Ok(root.canonicalize()?)
 }

@@ -150,6 +150,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let state = a.turn(&chat, "t1", "stream 20000 chunks of 800 bytes").await;
     assert_eq!(state["turns"][0]["state"], "complete");
     while slow.read().await.is_some() {}
+    assert_eq!(house.host.metrics().counts().dropped_clients, 1);
     let mut back = house.connect().await;
     let params = json!({ "clientId": "slow", "lastSeenServerSeq": slow.last_seq, "subscriptions": [chat] });
     let result = back.request("reconnect", params).await.unwrap();

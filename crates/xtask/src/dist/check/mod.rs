@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::bench::Bench;
 use super::{Release, archive};
-use crate::sh;
+use crate::{clients, sh};
 
 type Check = fn(&Bench) -> Result<()>;
 
@@ -19,7 +19,10 @@ type Check = fn(&Bench) -> Result<()>;
 const CHECKS: &[(&str, Check)] = &[
     ("the same binary makes the same packages twice", reproducible),
     ("the sums name every file and are right", sums),
-    ("the list of parts names every crate with its licence", parts),
+    (
+        "the bill of materials is as its schema wants it, and names every crate with its licence",
+        parts,
+    ),
     (
         "the program of the tarball runs in a root with nothing else in it",
         packages::tarball,
@@ -33,12 +36,20 @@ const CHECKS: &[(&str, Check)] = &[
         packages::wheel,
     ),
     (
+        "uvx runs the wheel from a file and from a directory, without an index",
+        packages::uvx,
+    ),
+    (
         "the npm packages are installed from files and pass signals and exit codes on",
         packages::npm,
     ),
     (
         "the npm wrapper says which package is missing and how to get it",
         packages::npm_missing,
+    ),
+    (
+        "cargo installs the program from source, and removes it without a trace",
+        packages::cargo,
     ),
     (
         "the install script installs, upgrades and removes from a directory",
@@ -51,6 +62,10 @@ const CHECKS: &[(&str, Check)] = &[
     (
         "the install script says what is missing and leaves what is installed alone",
         script::refusals,
+    ),
+    (
+        "the install script removes the service first, and nothing if it cannot",
+        script::service,
     ),
     ("a release feed tells whether the program is the newest", script::feed),
 ];
@@ -71,9 +86,10 @@ pub(crate) fn check(binary: &Path) -> Result<(usize, usize)> {
     release.write(&packages)?;
     let apart = Command::new("unshare").args(["-rn", "true"]).output();
     let apart = apart.is_ok_and(|output| output.status.success());
-    if !apart {
-        println!("unshare does not work here: programs are run with the network, and not in roots of their own");
-    }
+    ensure!(
+        apart || !release.platform.is_linux(),
+        "`unshare -rn` does not work here, so programs cannot be run without the network and in roots of their own"
+    );
     let bench = Bench {
         release,
         packages,
@@ -122,7 +138,19 @@ fn sums(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// Ends with what is wrong with a bill of materials.
+const VALIDATE: &str = "import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read())
+sys.exit(str(wrong) if wrong else 0)";
+
 fn parts(bench: &Bench) -> Result<()> {
+    let library = clients::install_cyclonedx()?;
+    let mut validate = sh::command(clients::python());
+    validate.env("PYTHONPATH", library);
+    sh::run(validate.args(["-c", VALIDATE]).arg(bench.package(".cdx.json")?))
+        .context("it is not as its schema wants it")?;
     let bom: serde_json::Value = serde_json::from_slice(&fs::read(bench.package(".cdx.json")?)?)?;
     let components = bom["components"].as_array().context("no components")?;
     let has = |name: &str| components.iter().any(|part| part["name"] == name);

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::bench::{Bench, clean, finish, read, tree, try_out};
-use crate::{dist::PACKAGE, sh};
+use crate::{clients, dist::PACKAGE, sh};
 
 /// Where the tools of the system's administrator are, too.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -68,10 +68,10 @@ pub(super) fn tarball(bench: &Bench) -> Result<()> {
 }
 
 pub(super) fn deb(bench: &Bench) -> Result<()> {
-    if sh::version("dpkg-deb", "--version").is_none() {
-        println!("dpkg is not installed: the Debian package is not tried");
-        return Ok(());
-    }
+    ensure!(
+        sh::version("dpkg-deb", "--version").is_some(),
+        "dpkg is not installed, so the Debian package cannot be tried"
+    );
     let package = bench.package(".deb")?;
     let field = |name: &str| read(Command::new("dpkg-deb").arg("-f").arg(&package).arg(name));
     ensure!(field("Package")?.trim() == "lodge");
@@ -134,6 +134,46 @@ pub(super) fn wheel(bench: &Bench) -> Result<()> {
     pip(&["uninstall", "--yes", PACKAGE])?;
     let left: Vec<_> = tree(&at)?.difference(&before).cloned().collect();
     ensure!(left.is_empty(), "left behind: {left:?}");
+    Ok(())
+}
+
+pub(super) fn uvx(bench: &Bench) -> Result<()> {
+    let uvx = clients::install_uv()?.join("bin/uvx");
+    let home = bench.dir("uv-home")?;
+    let wheel = bench.package(".whl")?.to_string_lossy().into_owned();
+    let packages = bench.packages.to_string_lossy().into_owned();
+    for words in [
+        ["--from", &wheel, "lodge"].as_slice(),
+        &["--find-links", &packages, "--no-index", PACKAGE],
+    ] {
+        try_out(&|args| {
+            let mut command = bench.command(&uvx, &home);
+            command
+                .args(["--offline", "--no-python-downloads"])
+                .args(words)
+                .args(args);
+            command
+        })?;
+    }
+    Ok(())
+}
+
+/// As cargo does it for people, but in the debug profile: its crates are built already.
+pub(super) fn cargo(bench: &Bench) -> Result<()> {
+    let (root, home) = (bench.dir("cargo-root")?, bench.dir("cargo-home")?);
+    let cargo = |args: &[&str]| sh::run(sh::cargo().args(args).arg("--quiet").arg("--root").arg(&root));
+    cargo(&["install", "--locked", "--offline", "--debug", "--path", "crates/lodge"])?;
+    let program = root.join("bin/lodge");
+    bench.try_out(&program, &home)?;
+    let version = read(bench.command(&program, &home).arg("--version"))?;
+    ensure!(version.contains("(built from source"), "it says it is {version:?}");
+    cargo(&["uninstall", "lodge"])?;
+    // Cargo keeps its two lists of what is installed.
+    let left: Vec<PathBuf> = tree(&root)?.into_iter().collect();
+    ensure!(
+        left == [".crates.toml", ".crates2.json"].map(|list| root.join(list)),
+        "left behind: {left:?}"
+    );
     Ok(())
 }
 

@@ -92,6 +92,56 @@ pub(super) fn directory(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// A directory with a `systemctl` that says this and ends like this.
+fn systemctl(bench: &Bench, name: &str, says: &str) -> Result<PathBuf> {
+    let dir = bench.dir(name)?;
+    let program = dir.join("systemctl");
+    fs::write(&program, format!("#!/bin/sh\n{says}\n"))?;
+    let mut mode = fs::metadata(&program)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&program, mode)?;
+    Ok(dir)
+}
+
+pub(super) fn service(bench: &Bench) -> Result<()> {
+    if !bench.release.platform.is_linux() {
+        return Ok(());
+    }
+    let home = bench.dir("service-home")?;
+    read(&mut script(
+        bench,
+        &home,
+        &["--from", &bench.packages.to_string_lossy()],
+    ))?;
+    let with = |command: &mut Command, systemctl: &Path| {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", systemctl.display());
+        finish(command.env("PATH", path))
+    };
+    let works = systemctl(
+        bench,
+        "systemctl-works",
+        "[ \"$2\" != is-active ] || { echo inactive; exit 3; }",
+    )?;
+    let fails = systemctl(bench, "systemctl-fails", "echo 'no bus' >&2; exit 1")?;
+    let program = home.join(".local/bin/lodge");
+    let mut install = Command::new(&program);
+    clean(&mut install, &home);
+    let installed = with(install.args(["service", "install"]), &works)?;
+    let unit = home.join(".config/systemd/user/lodge.service");
+    ensure!(installed.status.success() && unit.is_file(), "{installed:?}");
+    let refused = with(&mut script(bench, &home, &["--uninstall"]), &fails)?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        !refused.status.success() && said.contains("the service cannot be removed, so nothing was"),
+        "{said}"
+    );
+    ensure!(unit.is_file() && program.is_file(), "something was removed");
+    let removed = with(&mut script(bench, &home, &["--uninstall"]), &works)?;
+    ensure!(removed.status.success(), "{removed:?}");
+    ensure!(!unit.exists() && !program.exists(), "something is left");
+    Ok(())
+}
+
 pub(super) fn server(bench: &Bench) -> Result<()> {
     let site = bench.dir("site")?;
     for name in ["SHA256SUMS".to_owned(), format!("{}.tar.gz", bench.release.name())] {
@@ -149,7 +199,7 @@ pub(super) fn feed(bench: &Bench) -> Result<()> {
     let address = serve(site.clone())?;
     let program = bench.dir("tarball")?.join(bench.release.name()).join("bin/lodge");
     for (name, code, expected) in [
-        ("same.json", 0, "up to date"),
+        ("same.json", 0, "This is the newest release"),
         ("newer.json", 3, "A newer release is available: 99.0.0 (abc)"),
         ("wrong.json", 1, "is not a release feed"),
         ("none.json", 1, "cannot be"),
