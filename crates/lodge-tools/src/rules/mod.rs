@@ -249,6 +249,8 @@ pub struct Place {
     pub cwd: PathBuf,
     /// Directories that count as inside: the working directory, others the user named, the session's own.
     pub roots: Vec<PathBuf>,
+    /// Directories whose files start programs because a client named them: a person is asked before anything is written there.
+    pub named: Vec<PathBuf>,
     /// Answers kept for the session; see [`rules_for`].
     pub session: Vec<Rule>,
     /// The policy supplied by the app that opened the session.
