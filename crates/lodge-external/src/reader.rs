@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::said::{CallUpdate, NewTerminal, PlanEntry, Reply, Said, TerminalRequest};
+use crate::said::{CallUpdate, NewTerminal, PermissionOption, PlanEntry, Reply, Said, TerminalRequest};
 
 /// Longer messages end the connection.
 pub(crate) const LONGEST: usize = 16 << 20;
@@ -138,13 +138,6 @@ struct Permission {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PermissionOption {
-    option_id: String,
-    kind: String,
-}
-
-#[derive(Deserialize)]
 struct File {
     path: String,
     line: Option<u64>,
@@ -158,7 +151,7 @@ struct OfTerminal {
     terminal_id: String,
 }
 
-type Options = Option<Vec<(String, String)>>;
+type Options = Option<Vec<PermissionOption>>;
 
 fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
     let of_terminal = match method {
@@ -175,8 +168,7 @@ fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
     match method {
         "session/request_permission" => {
             let asked: Permission = params(given)?;
-            let options = asked.options.into_iter().map(|option| (option.option_id, option.kind));
-            Ok((Wanted::Permission(Box::new(asked.tool_call)), Some(options.collect())))
+            Ok((Wanted::Permission(Box::new(asked.tool_call)), Some(asked.options)))
         }
         "fs/read_text_file" => {
             let file: File = params(given)?;

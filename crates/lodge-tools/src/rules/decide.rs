@@ -383,6 +383,10 @@ impl Allowing<'_> {
         if matches!(request, PermissionRequest::Write(_)) && self.writes_guarded() {
             return None;
         }
+        // Nobody but the agent says what it is, so no rule can be about it.
+        if is_in_own_words(request) {
+            return None;
+        }
         let by_name = |what: &What| match what {
             What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
@@ -520,6 +524,11 @@ impl Allowing<'_> {
     }
 }
 
+/// Whether only an agent's own words describe a request.
+fn is_in_own_words(request: &PermissionRequest) -> bool {
+    matches!(request, PermissionRequest::CustomTool(tool) if tool.tool_name.starts_with(AGENT_REQUEST))
+}
+
 /// What to keep when a person allows a request for longer than once.
 pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
     let subject = Subject::new(request, place);
@@ -562,7 +571,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
                 None => exactly(path, write),
             }));
         }
-        PermissionRequest::CustomTool(tool) if tool.tool_name.starts_with(AGENT_REQUEST) => {}
+        request if is_in_own_words(request) => {}
         PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
             what.extend(subject.names.iter().map(|name| What::Tool(globset::escape(name))));
         }

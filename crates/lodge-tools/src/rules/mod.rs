@@ -44,7 +44,7 @@ pub fn sampling_of(server: &str) -> String {
 const AGENT_REQUEST: &str = "agent ";
 
 /// What rules call a request of another program's agent that only the agent's own words describe. A rule about them would allow
-/// anything, so none is made when somebody allows one for longer than once.
+/// anything, so none allows one, and none is made when somebody allows one for longer than once.
 pub fn agent_request(agent: &str) -> String {
     format!("{AGENT_REQUEST}{agent}")
 }

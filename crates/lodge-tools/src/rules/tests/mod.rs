@@ -707,3 +707,26 @@ fn nothing_is_written_unasked_where_a_client_says_that_files_start_programs() {
         );
     }
 }
+
+#[test]
+fn no_rule_allows_what_only_an_agent_describes() {
+    let bench = bench();
+    let request = |tool: String| {
+        let tool = lodge_events::CustomToolPermission {
+            tool_name: tool,
+            ..Default::default()
+        };
+        PermissionRequest::from(tool)
+    };
+    let mut rules = RuleSet::new(Policy::of(Mode::AutoApproveSafe));
+    rules.add(Source::User, Rule::allow(What::Tool("*".into())));
+    let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
+    assert!(matches!(decision, Decision::Ask { .. }), "{decision:?}");
+    assert!(matches!(
+        decide(&request("other".into()), &rules, &bench.place),
+        Decision::Allow { .. }
+    ));
+    rules.add(Source::User, Rule::deny(What::Tool("agent *".into())));
+    let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
+    assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
+}
