@@ -554,3 +554,35 @@ fn of_several_ways_to_allow_a_request_people_choose_one() {
     assert!(answers[0].contains("\"this\""), "{answers:?}");
     assert!(answers[1].contains("cancelled"), "{answers:?}");
 }
+
+#[test]
+fn the_last_plan_of_an_agent_counts_and_no_number_of_them_holds_up_a_question() {
+    let plan = |at: usize| {
+        let update = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+            "sessionUpdate": "plan", "entries": [{ "content": format!("step {at}"), "status": "pending", "priority": "low" }] } } });
+        format!("say '{update}'\n")
+    };
+    let plans: String = (0..600).map(plan).collect();
+    let question = permission(
+        10,
+        json!({ "toolCallId": "c", "kind": "execute", "rawInput": { "command": "touch x" } }),
+    );
+    let script = format!("{GREETING}{plans}{question}{}{END}", plan(600));
+    let home = Home::new();
+    configure(&home, &[("plans", "/bin/sh", &["-c", &script])]);
+    let (_host, mut editor) = start(&home, "");
+    let session = with_agent(&mut editor, "plans");
+    let prompt = editor.prompt(&session, "go");
+    let (answer, asked) = allow_all(&mut editor, prompt);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let plans: Vec<&Value> = editor
+        .updates
+        .iter()
+        .map(|told| &told["update"])
+        .filter(|update| update["sessionUpdate"] == "plan")
+        .collect();
+    let last = plans.last().unwrap();
+    assert_eq!(last["entries"][0]["content"], "step 600", "{last}");
+    assert!(plans.len() < 600, "only the newest plan is written: {}", plans.len());
+}
