@@ -172,11 +172,12 @@ pub struct CallUpdate {
 /// Members of an object that this version does not know.
 pub type Others = Map<String, Value>;
 
-/// The members among them that say something. `_meta` is for programs' own notes, and `sessionUpdate` is the name of the update.
+/// The members among them that say something, besides what each message of the protocol may have.
 pub fn unknown(others: &Others) -> impl Iterator<Item = (&String, &Value)> {
-    let says =
-        |(name, value): &(&String, &Value)| !["_meta", "sessionUpdate"].contains(&name.as_str()) && !value.is_null();
-    others.iter().filter(says)
+    let frame = ["_meta", "sessionId", "sessionUpdate"];
+    others
+        .iter()
+        .filter(move |(name, value)| !frame.contains(&name.as_str()) && !value.is_null())
 }
 
 impl CallUpdate {

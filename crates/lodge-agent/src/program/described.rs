@@ -257,7 +257,7 @@ impl<'a> Request<'a> {
         let directory = cx.directory(place).ok()?;
         // Some agents say which files a command is about. Who reads the command sees those that are words of it.
         let words = command.split(|c: char| c.is_whitespace() || "'\"`;&|<>()=:,".contains(c));
-        let words = words.filter(|word| !word.is_empty());
+        let words = words.filter(|word| !word.is_empty() && !self.locations.is_empty());
         let mentioned: BTreeSet<PathBuf> = words.map(|word| paths::absolute(&directory, word)).collect();
         let is_seen = |path: &&str| mentioned.contains(&paths::absolute(&cx.cwd, path));
         let is_clear = self.changes.is_empty() && self.locations.iter().all(is_seen) && self.input.is_used_up();
