@@ -358,6 +358,15 @@ fn rows(home: &Home) -> Vec<Row> {
             &["setuid"],
         ),
         row(
+            "a change that brings a diff of its own",
+            edit(
+                json!({}),
+                json!([with(diff("a", Value::Null, "good"), "diff", json!("harmless"))]),
+            ),
+            UNCLEAR,
+            &["+good", "harmless"],
+        ),
+        row(
             "a member of a later version",
             with(execute(json!({ "command": "ls" })), "secondCommand", json!("rm -r x")),
             UNCLEAR,
