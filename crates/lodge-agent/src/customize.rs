@@ -218,6 +218,13 @@ impl Customization {
         places
     }
 
+    /// Directories that clients name and whose files start programs, or lend skills what they allow.
+    pub(crate) fn named_directories(&self) -> Vec<PathBuf> {
+        let given = [&self.hook_directories, &self.agent_directories, &self.skill_directories];
+        let plugins = self.all_plugins().map(|plugin| &plugin.root);
+        given.into_iter().flatten().chain(plugins).cloned().collect()
+    }
+
     /// All plugins, those first that count before others.
     pub fn all_plugins(&self) -> impl Iterator<Item = &Plugin> {
         self.own_plugins

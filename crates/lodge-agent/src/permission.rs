@@ -119,6 +119,7 @@ impl Permissions {
         Place {
             cwd: settings.cwd.clone(),
             roots: roots.collect(),
+            named: settings.customization.named_directories(),
             session: self.session.lock().iter().chain(&*self.lent.lock()).cloned().collect(),
             managed: self
                 .managed

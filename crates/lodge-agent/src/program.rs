@@ -229,6 +229,14 @@ enum Done {
     Started(Uuid, Arc<Terminal>),
 }
 
+/// Waits until a plan is noted, if one is being noted.
+async fn noted(noting: &mut Option<BoxFuture<'static, ()>>) {
+    match noting {
+        Some(noting) => noting.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The work of a program on one message.
 struct Work<'a> {
     turn: &'a Turn,
@@ -241,6 +249,10 @@ struct Work<'a> {
     calls: HashMap<String, Call>,
     terminals: Terminals,
     requests: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
+    /// Its plan as it is being noted: one at a time, so that no earlier one comes after a later one.
+    noting: Option<BoxFuture<'static, ()>>,
+    /// The newest plan, until the one before is noted.
+    plan: Option<Vec<PlanEntry>>,
     ended: bool,
 }
 
@@ -256,6 +268,8 @@ impl<'a> Work<'a> {
             calls: HashMap::new(),
             terminals: Terminals::default(),
             requests: FuturesUnordered::new(),
+            noting: None,
+            plan: None,
             ended: false,
         }
     }
@@ -266,9 +280,16 @@ impl<'a> Work<'a> {
             tokio::select! {
                 said = running.next() => match said {
                     Some(said) => self.hear(said)?,
-                    None => return Ok(running.stopped().await?),
+                    None => {
+                        while let Some(noting) = self.noting.take() {
+                            noting.await;
+                            self.note_plan();
+                        }
+                        return Ok(running.stopped().await?);
+                    }
                 },
                 Some(done) = self.requests.next() => self.done(done?)?,
+                () = noted(&mut self.noting) => self.note_plan(),
                 () = self.answer.partial.due() => self.answer.partial.keep(self.turn, TURN_ID),
             }
         }
@@ -282,7 +303,10 @@ impl<'a> Work<'a> {
             // The to-do list and the context are the session's own.
             Said::Plan(_) | Said::Usage { .. } if self.turn.shared.sub.is_some() => Ok(()),
             Said::Plan(entries) => {
-                self.plan(&entries);
+                self.plan = Some(entries);
+                if self.noting.is_none() {
+                    self.note_plan();
+                }
                 Ok(())
             }
             Said::Usage { used, size } => {
@@ -309,8 +333,10 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Notes what the program has to do, where other agents note it.
-    fn plan(&mut self, entries: &[PlanEntry]) {
+    /// Notes the newest plan, where other agents note what they have to do.
+    fn note_plan(&mut self) {
+        self.noting = None;
+        let Some(entries) = self.plan.take() else { return };
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''").replace('\0', ""));
         let mut query = "DELETE FROM todos;".to_owned();
         for (at, entry) in entries.iter().take(MOST_OPEN).enumerate() {
@@ -330,12 +356,11 @@ impl<'a> Work<'a> {
             return;
         };
         let cx = self.tool_call("plan", "sql").cx();
-        self.requests.push(Box::pin(async move {
+        self.noting = Some(Box::pin(async move {
             match sql.run(json!({ "query": query }), cx).await {
                 Ok(_) => shared.recorder.note(SessionTodosChanged::default()),
                 Err(error) => tracing::warn!(%error, "the plan of an agent cannot be noted"),
             }
-            Ok(Done::Nothing)
         }));
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::said::{CallUpdate, NewTerminal, PlanEntry, Reply, Said, TerminalRequest};
+use crate::said::{CallUpdate, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest};
 
 /// Longer messages end the connection.
 pub(crate) const LONGEST: usize = 16 << 20;
@@ -135,13 +135,8 @@ enum Wanted {
 struct Permission {
     tool_call: CallUpdate,
     options: Vec<PermissionOption>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PermissionOption {
-    option_id: String,
-    kind: String,
+    #[serde(flatten)]
+    others: Others,
 }
 
 #[derive(Deserialize)]
@@ -158,7 +153,7 @@ struct OfTerminal {
     terminal_id: String,
 }
 
-type Options = Option<Vec<(String, String)>>;
+type Options = Option<Vec<PermissionOption>>;
 
 fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
     let of_terminal = match method {
@@ -175,8 +170,10 @@ fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
     match method {
         "session/request_permission" => {
             let asked: Permission = params(given)?;
-            let options = asked.options.into_iter().map(|option| (option.option_id, option.kind));
-            Ok((Wanted::Permission(Box::new(asked.tool_call)), Some(options.collect())))
+            let mut call = asked.tool_call;
+            // What stands beside the call is asked for, too.
+            call.others.extend(asked.others);
+            Ok((Wanted::Permission(Box::new(call)), Some(asked.options)))
         }
         "fs/read_text_file" => {
             let file: File = params(given)?;
@@ -226,6 +223,22 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::said::{CallContent, unknown};
+
+    #[test]
+    fn what_stands_beside_a_call_that_is_asked_about_belongs_to_it() {
+        let asked = serde_json::json!({ "sessionId": "s", "_meta": {}, "options": [], "then": "rm",
+            "toolCall": { "toolCallId": "c", "later": 1, "content": [{ "type": "diff", "path": "/a" }] } });
+        let (Wanted::Permission(call), _) = wanted("session/request_permission", asked).ok().unwrap() else {
+            panic!("it is a question")
+        };
+        let others: Vec<&String> = unknown(&call.others).map(|(name, _)| name).collect();
+        assert_eq!(others, ["later", "then"]);
+        assert!(
+            matches!(call.content.as_deref(), Some([CallContent::Other(_)])),
+            "a diff without a text is none"
+        );
+    }
 
     #[tokio::test]
     async fn what_waits_for_an_answer_takes_room_until_it_has_one() {

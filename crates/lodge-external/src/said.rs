@@ -2,7 +2,7 @@
 
 use lodge_rpc::{Error, Peer, nullable};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// What came from the program.
@@ -164,6 +164,20 @@ pub struct CallUpdate {
     pub raw_input: Option<Value>,
     /// Its result.
     pub raw_output: Option<Value>,
+    /// Members that this version does not know.
+    #[serde(flatten)]
+    pub others: Others,
+}
+
+/// Members of an object that this version does not know.
+pub type Others = Map<String, Value>;
+
+/// The members among them that say something, besides what each message of the protocol may have.
+pub fn unknown(others: &Others) -> impl Iterator<Item = (&String, &Value)> {
+    let frame = ["_meta", "sessionId", "sessionUpdate"];
+    others
+        .iter()
+        .filter(move |(name, value)| !frame.contains(&name.as_str()) && !value.is_null())
 }
 
 impl CallUpdate {
@@ -182,33 +196,31 @@ impl CallUpdate {
         take(&mut self.locations, new.locations);
         take(&mut self.raw_input, new.raw_input);
         take(&mut self.raw_output, new.raw_output);
+        self.others.extend(new.others);
     }
 
     /// About how many bytes it holds.
     pub fn size(&self) -> usize {
         let content = self.content.iter().flatten().map(|content| match content {
-            CallContent::Content { content } => size_of(content),
+            CallContent::Content { content, others } => size_of(content) + size_of_members(others),
             CallContent::Diff {
                 path,
                 old_text,
                 new_text,
-            } => path.len() + old_text.as_ref().map_or(0, String::len) + new_text.len(),
-            CallContent::Terminal { terminal_id } => terminal_id.len(),
-            CallContent::Other => 0,
+                others,
+            } => path.len() + old_text.as_ref().map_or(0, String::len) + new_text.len() + size_of_members(others),
+            CallContent::Terminal { terminal_id, others } => terminal_id.len() + size_of_members(others),
+            CallContent::Other(content) => size_of(content),
         });
-        let places = self.locations.iter().flatten().map(|place| place.path.len());
+        let places = self.locations.iter().flatten();
+        let places = places.map(|place| place.path.len() + size_of_members(&place.others));
         let words = [&self.title, &self.name, &self.kind, &self.status];
         let words = words.into_iter().flatten().map(String::len);
         let values = [&self.raw_input, &self.raw_output].into_iter().flatten().map(size_of);
+        let values = values.chain([size_of_members(&self.others)]);
         let parts = content.chain(places);
         // Each part takes some bytes, however little it says.
         self.tool_call_id.len() + parts.map(|size| size + 64).chain(words).chain(values).sum::<usize>()
-    }
-
-    /// An argument by one of its usual names.
-    pub fn argument(&self, names: &[&str]) -> Option<&str> {
-        let input = self.raw_input.as_ref()?;
-        names.iter().find_map(|name| input.get(name)?.as_str())
     }
 
     /// The tool's name, or its kind.
@@ -223,6 +235,7 @@ impl CallUpdate {
                 path,
                 old_text,
                 new_text,
+                ..
             } => Some((path.as_str(), old_text.as_deref(), new_text.as_str())),
             _ => None,
         })
@@ -240,10 +253,14 @@ fn size_of(value: &Value) -> usize {
     let inside: usize = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(size_of).sum(),
-        Value::Object(members) => members.iter().map(|(name, value)| name.len() + size_of(value)).sum(),
+        Value::Object(members) => size_of_members(members),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     };
     std::mem::size_of::<Value>() + inside
+}
+
+fn size_of_members(members: &Map<String, Value>) -> usize {
+    members.iter().map(|(name, value)| name.len() + size_of(value)).sum()
 }
 
 /// A file that a call is about.
@@ -251,16 +268,22 @@ fn size_of(value: &Value) -> usize {
 pub struct Location {
     /// Its path.
     pub path: String,
+    /// Its other members.
+    #[serde(flatten)]
+    pub others: Others,
 }
 
 /// What a call brought.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum CallContent {
-    /// A block; only text is looked at.
+    /// A block.
     Content {
         /// The block.
         content: Value,
+        /// Members that this version does not know.
+        #[serde(flatten)]
+        others: Others,
     },
     /// A change of a file.
     Diff {
@@ -270,15 +293,35 @@ pub enum CallContent {
         old_text: Option<String>,
         /// What is there.
         new_text: String,
+        /// Members that this version does not know.
+        #[serde(flatten)]
+        others: Others,
     },
     /// A command that was run for the program.
     Terminal {
         /// Its id.
         terminal_id: String,
+        /// Members that this version does not know.
+        #[serde(flatten)]
+        others: Others,
     },
     /// What later versions add.
-    #[serde(other)]
-    Other,
+    #[serde(untagged)]
+    Other(Value),
+}
+
+impl CallContent {
+    /// Its text, if it is a block of text and nothing else.
+    pub fn plain_text(&self) -> Option<&str> {
+        let Self::Content { content, others } = self else {
+            return None;
+        };
+        let is_known = |name: &String| ["type", "text", "annotations", "_meta"].contains(&name.as_str());
+        let is_plain = content["type"] == "text" && content.as_object()?.keys().all(is_known);
+        content["text"]
+            .as_str()
+            .filter(|_| is_plain && unknown(others).next().is_none())
+    }
 }
 
 /// Something to do.
@@ -290,11 +333,24 @@ pub struct PlanEntry {
     pub status: String,
 }
 
+/// An answer that the program offers to its question for permission.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionOption {
+    /// Its id.
+    pub option_id: String,
+    /// What it says.
+    #[serde(default)]
+    pub name: String,
+    /// `allow_once`, `allow_always`, `reject_once` or `reject_always`.
+    pub kind: String,
+}
+
 /// The answer that a request of the program waits for. Dropped, it is that nobody is there to answer.
 pub struct Reply {
     open: Option<(Value, Peer)>,
-    /// The options of a permission, by their kinds.
-    options: Option<Vec<(String, String)>>,
+    /// The options of a permission.
+    options: Option<Vec<PermissionOption>>,
     /// What the request takes of the room for what waits.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -303,7 +359,7 @@ impl Reply {
     pub(crate) fn new(
         id: Value,
         peer: Peer,
-        options: Option<Vec<(String, String)>>,
+        options: Option<Vec<PermissionOption>>,
         room: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
@@ -324,17 +380,33 @@ impl Reply {
         self.send(result.map_err(Error::internal));
     }
 
-    /// Answers a question for permission, for this once: what is allowed for longer is remembered by whoever asks people.
-    pub fn permit(mut self, allowed: bool) {
-        let kinds = match allowed {
-            // Not for longer: people allowed this once.
-            true => &["allow_once"][..],
-            false => &["reject_once", "reject_always"],
-        };
-        let option = |kind: &&str| self.options.iter().flatten().find(|(_, known)| known == kind);
-        let chosen = kinds.iter().find_map(option).map(|(id, _)| id.clone());
-        // A program that does not offer this answer is stopped.
-        let outcome = match chosen {
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &PermissionOption> {
+        self.options.iter().flatten().filter(move |option| option.kind == kind)
+    }
+
+    /// The names of the options that allow it this once. What is allowed for longer is remembered by whoever asks people.
+    pub fn ways_to_allow(&self) -> Vec<String> {
+        self.of_kind("allow_once").map(|option| option.name.clone()).collect()
+    }
+
+    /// Allows it this once, in one of the ways that there are. A program that offers none is told that nobody wants it.
+    pub fn allow(self, way: usize) {
+        let chosen = self
+            .of_kind("allow_once")
+            .nth(way)
+            .map(|option| option.option_id.clone());
+        self.choose(chosen);
+    }
+
+    /// Refuses it.
+    pub fn refuse(self) {
+        let chosen = self.of_kind("reject_once").chain(self.of_kind("reject_always")).next();
+        let chosen = chosen.map(|option| option.option_id.clone());
+        self.choose(chosen);
+    }
+
+    fn choose(mut self, option: Option<String>) {
+        let outcome = match option {
             Some(id) => json!({ "outcome": "selected", "optionId": id }),
             None => json!({ "outcome": "cancelled" }),
         };

@@ -130,7 +130,7 @@ where
 /// An answer as it is sent: whoever was refused is answered later with every attempt, and has to connect again.
 async fn refused_slowly(answer: Result<Response<Body>, Infallible>, slot: &Slot) -> Response<Body> {
     let Ok(mut answer) = answer;
-    if answer.status() == StatusCode::FORBIDDEN {
+    if [StatusCode::FORBIDDEN, StatusCode::UNAUTHORIZED].contains(&answer.status()) {
         sleep(slot.wrong_token()).await;
     }
     if answer.status().is_client_error() || answer.status().is_server_error() {
@@ -138,4 +138,31 @@ async fn refused_slowly(answer: Result<Response<Body>, Infallible>, slot: &Slot)
         answer.headers_mut().insert(header::CONNECTION, close);
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use axum::response::IntoResponse;
+    use lodge_host::ConnectionLimits;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_refused_is_answered_later_with_every_attempt() {
+        let waits = async |status: StatusCode| {
+            let connections = Connections::default();
+            connections.set_limits(ConnectionLimits {
+                wrong_tokens_per_address: 0,
+                ..ConnectionLimits::default()
+            });
+            let slot = connections.admit(Some(IpAddr::from([192, 0, 2, 1])));
+            let begun = Instant::now();
+            refused_slowly(Ok(status.into_response()), &slot).await;
+            begun.elapsed() >= Duration::from_millis(100)
+        };
+        assert!(waits(StatusCode::FORBIDDEN).await);
+        assert!(waits(StatusCode::UNAUTHORIZED).await);
+    }
 }

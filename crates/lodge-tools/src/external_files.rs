@@ -7,7 +7,14 @@ use std::{
 
 use lodge_events::PermissionRequest;
 
-use crate::{ToolCx, ToolError, cx::file_error, diff, paths::Located, request};
+use crate::{
+    ToolCx, ToolError,
+    cx::file_error,
+    diff,
+    paths::{self, Located},
+    request,
+    rules::Decision,
+};
 
 const LARGEST: u64 = 16 << 20;
 
@@ -17,8 +24,28 @@ pub fn difference(path: &str, old: Option<&str>, new: &str) -> String {
 }
 
 impl ToolCx {
+    /// The place that a name means which a program opens by itself: the one that this host's own tools would open. An error for
+    /// names that a program may take for another place: somebody's home, variables, addresses, `..` below a link.
+    pub fn named(&self, name: &str) -> Result<Located, ToolError> {
+        let first = name.split('/').next().unwrap_or_default();
+        let is_expanded = (first.starts_with('~') && first != "~") || first.contains(['$', '%', ':']);
+        let is_odd = name.contains(|c: char| c.is_control() || c == '\\') || name.trim() != name;
+        let unclear = || ToolError(format!("It is not clear which file {name} is."));
+        if is_expanded || is_odd {
+            return Err(unclear());
+        }
+        let place = self.locate(name)?;
+        // Some programs take `..` away before they follow links, the system does so after it.
+        let goes_up = name.split('/').any(|part| part == "..");
+        if goes_up && paths::real(&paths::in_directory(&self.cwd, name)).ok().as_ref() != Some(&place.path) {
+            return Err(unclear());
+        }
+        Ok(place)
+    }
+
     /// Where a directory of the session's is, without links.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
+        self.named(path)?;
         Ok(self.inside(path)?.path)
     }
 
@@ -41,7 +68,7 @@ impl ToolCx {
     pub fn writing(&self, path: &str, text: &str) -> Result<(Located, PermissionRequest), ToolError> {
         let place = self.inside(path)?;
         // A file that cannot be shown is there all the same.
-        let old = match place.read(LARGEST) {
+        let old = match self.current(path, &place) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(_) => Some(String::new()),
@@ -51,13 +78,31 @@ impl ToolCx {
         Ok((place, request))
     }
 
+    /// What must be allowed for writing a file if nobody knows what is written.
+    pub fn writing_unknown(&self, path: &str) -> Result<PermissionRequest, ToolError> {
+        let place = self.inside(path)?;
+        let intention = format!("Write {}. The agent does not say what.", place.path.display());
+        Ok(request::write(self, path, &place, intention, String::new(), String::new()).without_text())
+    }
+
+    /// What is in a file, unless rules hide it: then it is not even read.
+    fn current(&self, path: &str, place: &Located) -> io::Result<Vec<u8>> {
+        let read = request::read(self, path, place, String::new());
+        match (self.rules)(&read) {
+            Decision::Deny { .. } => Err(io::ErrorKind::PermissionDenied.into()),
+            _ => place.read(LARGEST),
+        }
+    }
+
     /// The text of a file after changes, each of the whole text or of a part that is there once. `None` if a change does not fit
     /// the file.
     pub fn changed(&self, path: &str, changes: &[(Option<&str>, &str)]) -> Option<String> {
-        let now = match self.inside(path).ok()?.read(LARGEST) {
-            Ok(bytes) => String::from_utf8(bytes).ok()?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(_) => return None,
+        let place = self.inside(path).ok()?;
+        let now = match (self.current(path, &place), changes) {
+            (Ok(bytes), _) => String::from_utf8(bytes).ok()?,
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            (Err(_), [(None, _), ..]) => String::new(),
+            (Err(_), _) => return None,
         };
         apply(now, changes)
     }

@@ -48,7 +48,7 @@ pub(crate) fn in_directory(cwd: &Path, text: &str) -> PathBuf {
 }
 
 /// `.` and `..` resolved in the text.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

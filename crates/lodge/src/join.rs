@@ -23,13 +23,13 @@ use tokio::{
 use crate::{
     cli::{Cli, Command, SessionsCommand},
     console::{self, Console, Heard, Shown, Terminal},
-    door, guest, launch, run, setup,
+    door, guest, keyring, launch, run, setup,
 };
 
 /// Time limit for a host to release the home, or to say where it is.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for a host to answer on an accepted connection.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Time limit for a host to answer on an accepted connection, which may have to wait for the keyring.
+const ANSWER: Duration = Duration::from_secs(10).saturating_add(keyring::PATIENCE);
 /// How long standard input may be silent before the person is told what Lodge waits for.
 const SILENCE: Duration = Duration::from_secs(2);
 

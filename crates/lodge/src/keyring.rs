@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::Write,
     process::{Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,6 +15,10 @@ use parking_lot::Mutex;
 /// How long the keyring may take: it may have to ask a person to open it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
+/// A failure that took longer is one of a person who was asked, or of a keyring that does not answer. It is repeated for a while
+/// before the keyring is asked again.
+const QUICK: Duration = Duration::from_secs(1);
+const REPEATED: Duration = Duration::from_secs(60);
 const SERVICE: &str = "lodge";
 
 /// Puts a key into the keyring, and makes sure that it is found there.
@@ -38,17 +43,45 @@ pub(crate) fn store(account: &str, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// A key of the keyring. It is asked for once while the program runs.
+/// What is known of a key.
+#[derive(Default)]
+enum Known {
+    #[default]
+    Nothing,
+    Key(Secret),
+    /// Why it could not be read, and when that was.
+    Failure(String, Instant),
+}
+
+/// A key of the keyring. It is asked for once while the program runs, however many want it at the same time.
 pub(crate) fn read(account: &str) -> Result<Secret> {
-    static READ: Mutex<BTreeMap<String, Secret>> = Mutex::new(BTreeMap::new());
-    if let Some(key) = READ.lock().get(account) {
-        return Ok(key.clone());
-    }
+    static READ: Mutex<BTreeMap<String, Arc<Mutex<Known>>>> = Mutex::new(BTreeMap::new());
+    let known = READ.lock().entry(account.to_owned()).or_default().clone();
     // While a person is asked to open the keyring, the sessions of the host go on.
-    let found = tokio::task::block_in_place(|| find(account));
-    let key = Secret::from(found.with_context(|| format!("Cannot read the key {account:?} of the keyring"))?);
-    READ.lock().insert(account.to_owned(), key.clone());
-    Ok(key)
+    tokio::task::block_in_place(|| look_up(account, &mut known.lock()))
+        .with_context(|| format!("Cannot read the key {account:?} of the keyring"))
+}
+
+fn look_up(account: &str, known: &mut Known) -> Result<Secret> {
+    match known {
+        Known::Key(key) => return Ok(key.clone()),
+        Known::Failure(why, when) if when.elapsed() < REPEATED => bail!("{why}"),
+        Known::Failure(..) | Known::Nothing => {}
+    }
+    let begun = Instant::now();
+    match find(account) {
+        Ok(key) => {
+            let key = Secret::from(key);
+            *known = Known::Key(key.clone());
+            Ok(key)
+        }
+        Err(error) => {
+            if begun.elapsed() > QUICK {
+                *known = Known::Failure(crate::describe(&error), Instant::now());
+            }
+            Err(error)
+        }
+    }
 }
 
 fn find(account: &str) -> Result<String> {

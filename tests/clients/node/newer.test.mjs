@@ -166,6 +166,19 @@ test("hooks run from the directories that the app names", async ({ start, work }
   assert.ok(!existsSync(join(work, "made")));
 });
 
+test("nobody adds a hook to a directory that the app names without approval", async ({ start, work, home }) => {
+  await mkdir(home, { recursive: true });
+  await writeFile(join(home, "permissions.toml"), '[[allow]]\ntool = "write"\n');
+  await mkdir(join(work, "gates"));
+  const client = start();
+  const { sessionId } = await create(client, { hookDirectories: ["gates"], workingDirectory: work });
+  const call = caller(client, sessionId);
+  const add = (path) => `call create {"path":"${path}","file_text":"{}"}`;
+  await call("session.sendAndWait", { prompt: `${add("free.json")} then ${add("gates/new.json")} then say done` });
+  assert.ok(existsSync(join(work, "free.json")));
+  assert.ok(!existsSync(join(work, "gates", "new.json")));
+});
+
 test("agents are found in the directories that the app names", async ({ start, work }) => {
   await mkdir(join(work, "crew"));
   await writeFile(join(work, "crew", "cook.agent.md"), "---\nname: cook\ndescription: Cooks\n---\n\nYou cook.\n");

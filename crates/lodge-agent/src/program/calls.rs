@@ -225,11 +225,11 @@ impl<'a> Work<'a> {
         let mut said = Vec::new();
         for content in call.known.content.iter().flatten() {
             match content {
-                CallContent::Content { content } => said.extend(content["text"].as_str().map(str::to_owned)),
-                CallContent::Terminal { terminal_id } => {
+                CallContent::Content { content, .. } => said.extend(content["text"].as_str().map(str::to_owned)),
+                CallContent::Terminal { terminal_id, .. } => {
                     said.extend(self.terminals.output(terminal_id));
                 }
-                CallContent::Diff { .. } | CallContent::Other => {}
+                CallContent::Diff { .. } | CallContent::Other(_) => {}
             }
         }
         said.join("\n")

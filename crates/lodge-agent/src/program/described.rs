@@ -4,40 +4,52 @@
 //! everything in the request becomes [`Action`]s. An action is the only description: people are asked about it, the log
 //! describes the call with it, and an approval covers exactly it. No other module makes one.
 //!
-//! A description is clear if it names all files, commands and addresses that the request names. Otherwise people see the
-//! whole request, in the program's own words.
+//! A description is clear if it accounts for everything in the request: each member is taken from the request by whoever
+//! knows what it means there (see [`Input`]), and something that is left makes the request unclear. Then people see the whole
+//! request, in the program's own words, and no rule allows it.
 
 use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
 };
 
 use lodge_events::{CustomToolPermission, PermissionRequest};
-use lodge_external::{CallContent, CallUpdate, NewTerminal, quoted};
-use lodge_tools::{Located, Need, ToolCx, ToolError};
+use lodge_external::{CallContent, CallUpdate, NewTerminal, Others, quoted, unknown};
+use lodge_tools::{Located, Need, ToolCx, ToolError, paths};
 use serde_json::{Map, Value, json};
 
 use super::{Work, approved::Approved};
 
-/// Members of arguments that only explain.
-const WORDS: &[&str] = &["description", "explanation", "intention", "summary", "title"];
-/// Members that repeat what the shown changes say.
-const TEXTS: &[&str] = &[
-    "content",
-    "contents",
-    "diff",
-    "file_text",
-    "new_str",
-    "new_string",
-    "newString",
-    "newText",
-    "old_str",
-    "old_string",
-    "oldString",
-    "oldText",
-    "patch",
-];
+const COMMANDS: &[&str] = &["command", "cmd"];
+const FILES: &[&str] = &["path", "file_path", "filePath", "filepath", "abs_path", "absolute_path"];
 const PLACES: &[&str] = &["cwd", "workdir", "directory"];
+const URLS: &[&str] = &["url"];
+/// The whole of a file's new text.
+const CONTENTS: &[&str] = &["content", "contents", "file_text"];
+/// The part of a file that is replaced, and what replaces it.
+const OLD_PARTS: &[&str] = &["old_str", "old_string", "oldString", "oldText"];
+const NEW_PARTS: &[&str] = &["new_str", "new_string", "newString", "newText"];
+/// Texts that only explain.
+const WORDS: &[&str] = &["description", "explanation", "intention", "summary", "title"];
+/// How long somebody waits for a command or an address.
+const LIMITS: &[&str] = &["timeout", "timeout_ms", "timeoutMs", "timeout_seconds", "initial_wait"];
+/// Whether somebody waits for a command.
+const BACKGROUND: &[&str] = &["background", "is_background", "isBackground", "run_in_background"];
+/// Which part of a file is read.
+const RANGES: &[&str] = &[
+    "offset",
+    "limit",
+    "line",
+    "start_line",
+    "end_line",
+    "startLine",
+    "endLine",
+    "view_range",
+];
+/// Longer data in blocks, such as images, is shown by its size.
+const LONGEST_DATA: usize = 4096;
+/// So many texts of an unclear request are compared with the rules that deny.
+const MOST_TEXTS: usize = 256;
 
 /// One thing that a program wants.
 pub(super) struct Action {
@@ -104,10 +116,9 @@ impl Recorded {
 
     /// A call that nobody is asked about: what the program does by itself, as it says.
     pub(super) fn claimed(known: &CallUpdate) -> Self {
-        let command = known.argument(&["command", "cmd"]);
-        if let (Some("execute"), Some(command)) = (known.kind.as_deref(), command)
-            && Shown::of([command]).covers_input(known)
-        {
+        let command = Input::of(known).filter(|_| known.kind.as_deref() == Some("execute"));
+        let command = command.and_then(|mut input| input.command().filter(|_| input.is_used_up()));
+        if let Some((command, ".")) = command {
             return Self {
                 name: "bash".to_owned(),
                 arguments: json!({ "command": command }),
@@ -126,63 +137,230 @@ impl Recorded {
     }
 }
 
-/// What a description names. It is clear if the request names nothing else.
-#[derive(Default)]
-struct Shown<'a> {
-    texts: Vec<&'a str>,
-    files: BTreeSet<PathBuf>,
-    /// Where relative paths begin.
-    cwd: PathBuf,
-    /// Members whose texts need not be shown.
-    beside: Vec<&'static str>,
+/// The arguments of a call that nobody has accounted for yet.
+struct Input<'a>(BTreeMap<&'a str, &'a Value>);
+
+impl<'a> Input<'a> {
+    /// `None` if they are no members of an object.
+    fn of(known: &'a CallUpdate) -> Option<Self> {
+        match &known.raw_input {
+            None | Some(Value::Null) => Some(Self(BTreeMap::new())),
+            Some(Value::Object(members)) => {
+                let members = members.iter();
+                Some(Self(members.map(|(name, value)| (name.as_str(), value)).collect()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Takes the members of these names that are of the expected form.
+    fn take(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) -> Vec<&'a Value> {
+        let names = names.iter();
+        names
+            .filter_map(|name| match self.0.get(*name) {
+                Some(value) if fits(value) => self.0.remove(*name),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn texts(&mut self, names: &[&str]) -> Vec<&'a str> {
+        let texts = self.take(names, Value::is_string).into_iter();
+        texts.filter_map(Value::as_str).collect()
+    }
+
+    /// The text that stands under one of these names. Under several it must be the same, or it stays unaccounted for.
+    fn text(&mut self, names: &[&str]) -> Option<&'a str> {
+        let first = names.iter().find_map(|name| self.0.get(*name)?.as_str())?;
+        self.take(names, |value| value == first);
+        Some(first)
+    }
+
+    fn pass_over(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) {
+        self.take(names, fits);
+    }
+
+    /// A command, and where it runs.
+    fn command(&mut self) -> Option<(&'a str, &'a str)> {
+        let command = self.text(COMMANDS)?;
+        self.pass_over(&["commands"], |value| is_list(value, |item| item == command));
+        self.pass_over(LIMITS, Value::is_number);
+        self.pass_over(BACKGROUND, Value::is_boolean);
+        let place = self.text(PLACES).filter(|place| !place.is_empty());
+        Some((command, place.unwrap_or(".")))
+    }
+
+    /// Whether nothing is left that says something.
+    fn is_used_up(&mut self) -> bool {
+        self.pass_over(WORDS, Value::is_string);
+        self.0.values().all(|value| match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            Value::Bool(_) | Value::Number(_) => false,
+        })
+    }
 }
 
-impl<'a> Shown<'a> {
-    fn of(texts: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            texts: texts.into_iter().collect(),
-            beside: WORDS.to_vec(),
-            ..Self::default()
+fn is_list(value: &Value, fits: impl Fn(&Value) -> bool) -> bool {
+    value.as_array().is_some_and(|items| items.iter().all(fits))
+}
+
+/// A text of a file, where there was one, and the text that replaces it.
+type Replaced<'a> = (Option<&'a str>, &'a str);
+
+/// Everything in a request that an action can be made of. What says something else is not here, and makes it unclear.
+struct Request<'a> {
+    input: Input<'a>,
+    changes: Vec<(&'a str, Replaced<'a>)>,
+    /// The files that it is about.
+    locations: Vec<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    /// `None` if parts of it are beyond this version.
+    fn read(known: &'a CallUpdate) -> Option<Self> {
+        let is_known = |others: &Others| unknown(others).next().is_none();
+        let mut changes = Vec::new();
+        for content in known.content.iter().flatten() {
+            match content {
+                CallContent::Diff {
+                    path,
+                    old_text,
+                    new_text,
+                    others,
+                } if is_known(others) => changes.push((path.as_str(), (old_text.as_deref(), new_text.as_str()))),
+                CallContent::Terminal { others, .. } if is_known(others) => {}
+                text if text.plain_text().is_some() => {}
+                _ => return None,
+            }
+        }
+        let mut locations = Vec::new();
+        for location in known.locations.iter().flatten() {
+            let is_line = |(name, value): (&String, &Value)| name == "line" && value.is_number();
+            if !unknown(&location.others).all(is_line) {
+                return None;
+            }
+            locations.push(location.path.as_str());
+        }
+        let request = Self {
+            input: Input::of(known)?,
+            changes,
+            locations,
+        };
+        is_known(&known.others).then_some(request)
+    }
+
+    fn command(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
+        let (command, place) = self.input.command()?;
+        let directory = cx.directory(place).ok()?;
+        // Some agents say which files a command is about. Who reads the command sees those that are words of it.
+        let words = command.split(|c: char| c.is_whitespace() || "'\"`;&|<>()=:,".contains(c));
+        let words = words.filter(|word| !word.is_empty() && !self.locations.is_empty());
+        let mentioned: BTreeSet<PathBuf> = words.map(|word| paths::absolute(&directory, word)).collect();
+        let is_seen = |path: &&str| mentioned.contains(&paths::absolute(&cx.cwd, path));
+        let is_clear = self.changes.is_empty() && self.locations.iter().all(is_seen) && self.input.is_used_up();
+        let (_, action) = work.command(command, place).ok().filter(|_| is_clear)?;
+        Some(vec![action])
+    }
+
+    fn reads(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
+        let mut names = self.input.texts(FILES);
+        names.append(&mut self.locations);
+        let is_range = |value: &Value| value.is_number() || is_list(value, Value::is_number);
+        self.input.pass_over(RANGES, is_range);
+        if names.is_empty() || !self.changes.is_empty() || !self.input.is_used_up() {
+            return None;
+        }
+        let read =
+            |(name, _): &(&str, Located)| Some(Action::new(work.need("view", json!({ "path": name }), cx)?, None));
+        files_of(names, cx)?.iter().map(read).collect()
+    }
+
+    fn fetch(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
+        let url = self.input.text(URLS)?;
+        self.input.pass_over(LIMITS, Value::is_number);
+        let request = work.need("web_fetch", json!({ "url": url }), cx)?;
+        // Other spellings of an address are not read alike by all programs.
+        let is_spelt = matches!(&request, PermissionRequest::Url(asked) if asked.url.trim_end_matches('/') == url.trim_end_matches('/'));
+        let names_no_file = self.changes.is_empty() && self.locations.is_empty();
+        let is_clear = is_spelt && names_no_file && self.input.is_used_up();
+        is_clear.then(|| vec![Action::new(request, None)])
+    }
+
+    fn edits(mut self, cx: &ToolCx) -> Option<Vec<Action>> {
+        let mut names = self.input.texts(FILES);
+        names.append(&mut self.locations);
+        if self.changes.is_empty() {
+            if names.is_empty() || !self.input.is_used_up() {
+                return None;
+            }
+            let write = |(name, _): &(&str, Located)| Some(Action::new(cx.writing_unknown(name).ok()?, None));
+            return files_of(names, cx)?.iter().map(write).collect();
+        }
+        let files = files_of(self.changes.iter().map(|(name, _)| *name), cx)?;
+        let is_changed = |name: &str| {
+            cx.named(name)
+                .is_ok_and(|place| files.iter().any(|(_, known)| *known == place))
+        };
+        if !names.into_iter().all(is_changed) {
+            return None;
+        }
+        let changed = |(name, place): &(&'a str, Located)| {
+            let of_file = self.changes.iter();
+            let of_file = of_file.filter(|(name, _)| cx.named(name).is_ok_and(|named| named == *place));
+            let changes: Vec<Replaced<'_>> = of_file.map(|(_, change)| *change).collect();
+            Some((*name, cx.changed(name, &changes)?))
+        };
+        let changed: Vec<(&str, String)> = files.iter().map(changed).collect::<Option<_>>()?;
+        // Arguments that say what is written have to come to the same.
+        let old = self.input.text(OLD_PARTS);
+        let new = self.input.text(NEW_PARTS);
+        let whole = self.input.text(CONTENTS);
+        self.input
+            .pass_over(&["replace_all", "replaceAll"], |value| *value == json!(false));
+        let same = |change: Replaced<'_>| match &changed[..] {
+            [(name, text)] => cx.changed(name, &[change]).as_ref() == Some(text),
+            _ => false,
+        };
+        let is_same = match (old, new, whole) {
+            (None, None, None) => true,
+            (None, None, Some(whole)) => same((None, whole)),
+            (Some(old), Some(new), None) => same((Some(old), new)),
+            _ => false,
+        };
+        if !(is_same && self.input.is_used_up()) {
+            return None;
+        }
+        let write = |(name, text): &(&str, String)| writing(cx, name, text).ok().map(|(_, action)| action);
+        changed.iter().map(write).collect()
+    }
+}
+
+/// The files that names mean, each once under its first name. `None` if the meaning of one is not clear.
+fn files_of<'a>(names: impl IntoIterator<Item = &'a str>, cx: &ToolCx) -> Option<Vec<(&'a str, Located)>> {
+    let mut files: Vec<(&str, Located)> = Vec::new();
+    for name in names {
+        let place = cx.named(name).ok()?;
+        if files.iter().all(|(_, known)| *known != place) {
+            files.push((name, place));
         }
     }
-
-    fn names(&self, text: &str) -> bool {
-        text.is_empty() || self.texts.contains(&text) || self.files.contains(&self.cwd.join(text))
-    }
-
-    /// Numbers and switches name nothing. A text does, unless it is shown or only explains.
-    fn covers(&self, member: &str, value: &Value) -> bool {
-        let is_word = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => true,
-            Value::String(text) => self.beside.contains(&member) || self.names(text),
-            Value::Array(items) => items.iter().all(|item| self.covers(member, item)),
-            Value::Object(members) => members
-                .iter()
-                .all(|(name, value)| (is_word(name) || self.names(name)) && self.covers(name, value)),
-        }
-    }
-
-    fn covers_input(&self, known: &CallUpdate) -> bool {
-        known.raw_input.as_ref().is_none_or(|input| self.covers("", input))
-    }
-
-    fn covers_all(&self, known: &CallUpdate) -> bool {
-        self.covers_input(known) && known.files().all(|path| self.names(path))
-    }
+    Some(files)
 }
 
 impl Work<'_> {
     /// What a call of the program is about: one action or several, all of which have to be allowed.
     pub(super) fn describe(&self, known: &CallUpdate) -> Vec<Action> {
         let cx = self.cx();
-        let clear = match known.kind.as_deref() {
-            Some("execute") => self.described_command(known, &cx),
-            Some("edit") => described_edits(known, &cx),
-            Some("read") => self.described_reads(known, &cx),
-            Some("fetch") => self.described_fetch(known, &cx),
+        let clear = Request::read(known).and_then(|request| match known.kind.as_deref() {
+            Some("execute") => request.command(self, &cx),
+            Some("edit") => request.edits(&cx),
+            Some("read") => request.reads(self, &cx),
+            Some("fetch") => request.fetch(self, &cx),
             _ => None,
-        };
+        });
         let mut actions = clear.unwrap_or_else(|| match self.forbidden_part(known, &cx) {
             Some(forbidden) => vec![forbidden],
             None => vec![self.unclear(known)],
@@ -218,45 +396,6 @@ impl Work<'_> {
         }
     }
 
-    fn described_command(&self, known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
-        let command = known.argument(&["command", "cmd"])?;
-        let place = known.argument(PLACES).unwrap_or(".");
-        let shown = Shown {
-            files: BTreeSet::from([cx.cwd.join(place)]),
-            cwd: cx.cwd.clone(),
-            ..Shown::of([command, place])
-        };
-        // Some agents say which files a command is about. Who reads the command sees those that are words of it.
-        let mentioned = mentioned_files(command, &cx.cwd.join(place));
-        let is_seen = |path: &str| shown.names(path) || mentioned.contains(&cx.cwd.join(path));
-        let no_changes = known.changes().next().is_none();
-        let is_clear = no_changes && shown.covers_input(known) && known.files().all(is_seen);
-        let (_, action) = self.command(command, place).ok().filter(|_| is_clear)?;
-        Some(vec![action])
-    }
-
-    fn described_reads(&self, known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
-        let shown = Shown {
-            files: named_files(known, cx),
-            cwd: cx.cwd.clone(),
-            ..Shown::of([])
-        };
-        let no_changes = known.changes().next().is_none();
-        let is_clear = !shown.files.is_empty() && no_changes && shown.covers_all(known);
-        let read = |path: &PathBuf| {
-            let request = self.need("view", json!({ "path": path }), cx)?;
-            Some(Action::new(request, None))
-        };
-        is_clear.then(|| shown.files.iter().map(read).collect()).flatten()
-    }
-
-    fn described_fetch(&self, known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
-        let url = known.argument(&["url"])?;
-        let request = self.need("web_fetch", json!({ "url": url }), cx)?;
-        let is_clear = Shown::of([url]).covers_all(known);
-        is_clear.then(|| vec![Action::new(request, None)])
-    }
-
     /// A request that is not clear: people are shown all of it, and told whose words these are. No rule can be made of it
     /// (`lodge_tools::rules`), so an answer counts once.
     fn unclear(&self, known: &CallUpdate) -> Action {
@@ -271,21 +410,38 @@ impl Work<'_> {
 
     /// A part of a request that a rule forbids, as far as the request can be understood.
     fn forbidden_part(&self, known: &CallUpdate, cx: &ToolCx) -> Option<Action> {
+        let member = |names: &[&str]| {
+            names
+                .iter()
+                .find_map(|name| known.raw_input.as_ref()?.get(name)?.as_str())
+        };
         let input = known.raw_input.as_ref();
         let line = input.and_then(|input| serde_json::from_value::<NewTerminal>(input.clone()).ok());
         let line = line.map(|command| command.line());
-        let line = line.or_else(|| known.argument(&["command", "cmd"]).map(str::to_owned));
+        let line = line.or_else(|| member(COMMANDS).map(str::to_owned));
         let command = line.and_then(|line| self.need("bash", json!({ "command": line, "description": "" }), cx));
-        let url = known.argument(&["url"]);
-        let url = url.and_then(|url| self.need("web_fetch", json!({ "url": url }), cx));
-        let changes_files = !matches!(known.kind.as_deref(), Some("read" | "search" | "think" | "fetch"));
-        let files = named_files(known, cx).into_iter().flat_map(|path| {
+        let url = member(URLS).and_then(|url| self.need("web_fetch", json!({ "url": url }), cx));
+        let kind = known.kind.as_deref();
+        let changes_files = !matches!(kind, Some("read" | "search" | "think" | "fetch" | "execute"));
+        let mut texts: Vec<&str> = known.files().collect();
+        match kind {
+            // What is searched for is no file.
+            Some("search" | "think") => texts.extend(member(FILES)),
+            _ => known.raw_input.iter().for_each(|input| texts_in(input, &mut texts)),
+        }
+        for content in known.content.iter().flatten() {
+            if let CallContent::Content { content, .. } | CallContent::Other(content) = content {
+                texts.extend(content["uri"].as_str().or(content["resource"]["uri"].as_str()));
+            }
+        }
+        let is_path = |text: &&str| !text.is_empty() && text.len() < 4096 && !text.contains(char::is_control);
+        let texts: BTreeSet<&str> = texts.into_iter().filter(is_path).take(MOST_TEXTS).collect();
+        let files = texts.into_iter().flat_map(|text| {
+            let of_address = lodge_files::uri::path(text).map(|path| path.to_string_lossy().into_owned());
+            let path = of_address.unwrap_or_else(|| text.to_owned());
             let read = self.need("view", json!({ "path": path }), cx);
-            let written = cx.writing(&path.to_string_lossy(), "").ok();
-            let written = written
-                .filter(|_| changes_files)
-                .map(|(_, request)| of_unknown_text(request));
-            read.into_iter().chain(written)
+            let written = cx.writing_unknown(&path).ok().filter(|_| changes_files);
+            written.into_iter().chain(read)
         });
         let mut parts = command.into_iter().chain(url).chain(files);
         let forbidden = parts.find(|part| self.turn.shared.forbidden(part).is_some())?;
@@ -293,18 +449,19 @@ impl Work<'_> {
     }
 }
 
-/// The files that a request names.
-fn named_files(known: &CallUpdate, cx: &ToolCx) -> BTreeSet<PathBuf> {
-    let names = ["path", "file_path", "filePath", "filepath", "abs_path", "absolute_path"];
-    let arguments = names.iter().filter_map(|name| known.argument(&[name]));
-    known.files().chain(arguments).map(|path| cx.cwd.join(path)).collect()
-}
-
-/// Files whose paths are words of a command that runs in this directory.
-fn mentioned_files(command: &str, directory: &Path) -> BTreeSet<PathBuf> {
-    let words = command.split(|c: char| c.is_whitespace() || "'\"`;&|<>()=:,".contains(c));
-    let words = words.filter(|word| !word.is_empty());
-    words.map(|word| directory.join(word)).collect()
+/// All texts of a value, names of members among them.
+fn texts_in<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(items) => items.iter().for_each(|item| texts_in(item, texts)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                texts.push(name);
+                texts_in(value, texts);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Reading a file for the program.
@@ -320,85 +477,92 @@ pub(super) fn writing(cx: &ToolCx, path: &str, text: &str) -> Result<(Located, A
     Ok((place, Action::new(request, Some(approves))))
 }
 
-/// A text of a file, where there was one, and the text that replaces it.
-type Replaced<'a> = (Option<&'a str>, &'a str);
-
-fn described_edits(known: &CallUpdate, cx: &ToolCx) -> Option<Vec<Action>> {
-    let mut texts = Vec::new();
-    let mut files: Vec<(PathBuf, Vec<Replaced<'_>>)> = Vec::new();
-    for (path, old, new) in known.changes() {
-        let path = cx.cwd.join(path);
-        match files.iter_mut().find(|(known, _)| *known == path) {
-            Some((_, changes)) => changes.push((old, new)),
-            None => files.push((path, vec![(old, new)])),
-        }
-        texts.extend(old.into_iter().chain([new]));
-    }
-    let shown = Shown {
-        files: match files.is_empty() {
-            true => named_files(known, cx),
-            false => files.iter().map(|(path, _)| path.clone()).collect(),
-        },
-        cwd: cx.cwd.clone(),
-        ..Shown::of(texts)
-    };
-    if files.is_empty() {
-        let is_clear = !shown.files.is_empty() && shown.covers_all(known);
-        let write = |path: &PathBuf| {
-            let (_, request) = cx.writing(&path.to_string_lossy(), "").ok()?;
-            Some(Action::new(of_unknown_text(request), None))
-        };
-        return is_clear.then(|| shown.files.iter().map(write).collect()).flatten();
-    }
-    let shown = Shown {
-        beside: [WORDS, TEXTS].concat(),
-        ..shown
-    };
-    let write = |(path, changes): &(PathBuf, Vec<(Option<&str>, &str)>)| {
-        let path = path.to_string_lossy();
-        let text = cx.changed(&path, changes)?;
-        writing(cx, &path, &text).ok().map(|(_, action)| action)
-    };
-    shown
-        .covers_all(known)
-        .then(|| files.iter().map(write).collect())
-        .flatten()
-}
-
-/// Nobody knows what is written, so no difference is shown.
-fn of_unknown_text(request: PermissionRequest) -> PermissionRequest {
-    let mut request = request.without_text();
-    if let PermissionRequest::Write(write) = &mut request {
-        write.intention = format!("Write {}. The agent does not say what.", write.file_name);
-    }
-    request
-}
-
 /// All that a program says of a call.
 fn said(known: &CallUpdate) -> Value {
-    let changes = known.changes().map(|(path, old, new)| {
-        let diff = lodge_tools::difference(path, old, new);
-        json!({ "path": path, "diff": diff })
-    });
-    let texts = known.content.iter().flatten().filter_map(|content| match content {
-        CallContent::Content { content } => content["text"].as_str(),
-        _ => None,
-    });
+    let (mut changes, mut texts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    for content in known.content.iter().flatten() {
+        match content {
+            CallContent::Diff {
+                path,
+                old_text,
+                new_text,
+                others,
+            } => {
+                let diff = lodge_tools::difference(path, old_text.as_deref(), new_text);
+                changes.push(with_others(json!({ "path": path, "diff": diff }), others));
+            }
+            CallContent::Content { content: block, others } => match content.plain_text() {
+                Some(text) => texts.push(text),
+                None => blocks.push(with_others(bounded(block), others)),
+            },
+            CallContent::Terminal { terminal_id, others } => {
+                blocks.push(with_others(json!({ "terminal": terminal_id }), others));
+            }
+            CallContent::Other(content) => blocks.push(bounded(content)),
+        }
+    }
+    let files = known.locations.iter().flatten();
+    let files: Vec<Value> = files
+        .map(|location| {
+            let mut others = location.others.clone();
+            let place = match others.remove("line") {
+                Some(line) => json!({ "path": location.path, "line": line }),
+                None => json!(location.path),
+            };
+            with_others(place, &others)
+        })
+        .collect();
     let parts = [
         ("title", json!(known.title)),
         ("tool", json!(known.name)),
         ("kind", json!(known.kind)),
         ("input", known.raw_input.clone().unwrap_or_default()),
-        ("files", json!(known.files().collect::<BTreeSet<_>>())),
-        ("changes", changes.collect()),
-        ("text", texts.collect()),
+        ("files", json!(files)),
+        ("changes", json!(changes)),
+        ("text", json!(texts)),
+        ("blocks", json!(blocks)),
+        ("others", others_of(&known.others)),
     ];
-    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
     let parts = parts.into_iter().filter(|(_, value)| !is_empty(value));
     parts
         .map(|(name, value)| (name.to_owned(), value))
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// What is shown of a part, and beside it the members of that part that this version does not know. They are not mixed: they
+/// could take the place of what Lodge shows.
+fn with_others(shown: Value, others: &Others) -> Value {
+    match others_of(others) {
+        Value::Object(others) if !others.is_empty() => json!({ "content": shown, "others": others }),
+        _ => shown,
+    }
+}
+
+fn others_of(others: &Others) -> Value {
+    let others = unknown(others).map(|(name, value)| (name.clone(), value.clone()));
+    Value::Object(others.collect())
+}
+
+/// A block that is no text. Of long data, such as images, only the size is shown.
+fn bounded(block: &Value) -> Value {
+    let shown = |(name, value): (&String, &Value)| {
+        let data = value.as_str().filter(|_| ["data", "blob"].contains(&name.as_str()));
+        let size = data.map(str::len).filter(|size| *size > LONGEST_DATA);
+        let value = size.map_or_else(|| bounded(value), |size| json!(format!("({size} bytes)")));
+        (name.clone(), value)
+    };
+    match block {
+        Value::Array(items) => items.iter().map(bounded).collect(),
+        Value::Object(members) => Value::Object(members.iter().map(shown).collect()),
+        other => other.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -410,43 +574,35 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_names_more_than_is_shown_is_not_clear() {
-        let shown = Shown {
-            files: BTreeSet::from([PathBuf::from("/w/a")]),
-            cwd: "/w".into(),
-            ..Shown::of(["ls"])
-        };
-        for (input, is_clear) in [
-            (json!({ "command": "ls", "timeout": 3, "background": true }), true),
-            (
-                json!({ "command": "ls", "description": "List files", "args": [], "env": {} }),
-                true,
-            ),
-            (json!({ "command": "ls", "commands": ["ls"] }), true),
-            (json!({ "command": "ls", "path": "a", "file": "/w/a" }), true),
-            (json!({ "command": "ls", "cmd": "rm -r x" }), false),
-            (json!({ "command": "ls", "args": ["-l"] }), false),
-            (json!({ "command": "ls", "env": { "LD_PRELOAD": "x" } }), false),
-            (json!({ "command": "ls", "path": "b" }), false),
-            (json!({ "command": "ls", "then": { "/etc/passwd": true } }), false),
-            (json!({ "command": "ls", "then": [[{ "run": "rm" }]] }), false),
-        ] {
-            let known = call(json!({ "toolCallId": "c", "rawInput": input }));
-            assert_eq!(shown.covers_all(&known), is_clear, "{input}");
-        }
-        let elsewhere = json!({ "toolCallId": "c", "locations": [{ "path": "/etc/passwd" }] });
-        assert!(!shown.covers_all(&call(elsewhere)));
-    }
-
-    #[test]
     fn an_unclear_request_is_shown_whole() {
         let said = said(&call(
             json!({ "toolCallId": "c", "title": "Tidy up", "name": "bash", "kind": "other",
-            "rawInput": { "command": "ls", "then": "rm" }, "locations": [{ "path": "/b" }],
-            "content": [{ "type": "diff", "path": "/a", "newText": "new" },
-                { "type": "content", "content": { "type": "text", "text": "words" } }] }),
+            "rawInput": { "command": "ls", "then": "rm" }, "locations": [{ "path": "/b", "line": 3, "as": "root" }],
+            "content": [{ "type": "diff", "path": "/a", "newText": "new", "mode": "setuid", "diff": "harmless" },
+                { "type": "content", "content": { "type": "text", "text": "words" } },
+                { "type": "content", "content": { "type": "resource", "resource": { "uri": "file:///c", "text": "inside" } } },
+                { "type": "terminal", "terminalId": "t9" },
+                { "type": "spell", "words": "abracadabra" }],
+            "later": { "x": 1 }, "_meta": { "own": "note" } }),
         ));
-        for part in ["Tidy up", "bash", "other", "rm", "/b", "/a", "+new", "words"] {
+        let shown = [
+            "Tidy up",
+            "bash",
+            "other",
+            "rm",
+            "/b",
+            "root",
+            "/a",
+            "+new",
+            "setuid",
+            "words",
+            "file:///c",
+            "inside",
+            "t9",
+            "abracadabra",
+            "later",
+        ];
+        for part in shown {
             assert!(said.to_string().contains(part), "{part}: {said}");
         }
         assert_eq!(super::said(&call(json!({ "toolCallId": "c" }))), json!({}));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lodge_events::PermissionRequest;
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
 use lodge_log::LogError;
+use lodge_mcp::Elicitation;
 use lodge_tools::{Need, Tool, ToolCx};
 use serde_json::json;
 use uuid::Uuid;
@@ -48,6 +49,27 @@ async fn permitted(
         Verdict::Allowed { .. } => by_plan(),
         other => Err(other),
     })
+}
+
+/// Which of an agent's ways to allow something it is. Where there are several, people choose, whoever allowed the request: their
+/// names may promise more than this once.
+async fn chosen_way(shared: &Arc<Shared>, ways: &[String]) -> Option<usize> {
+    if ways.len() < 2 {
+        return Some(0);
+    }
+    let names = ways.iter().enumerate();
+    let names: Vec<String> = names.map(|(at, name)| format!("{}. {name}", at + 1)).collect();
+    let choice = json!({ "type": "string", "title": "Answer", "enum": names });
+    let form = Elicitation {
+        message: "The agent offers several ways to allow this. Choose its answer.".to_owned(),
+        schema: Some(json!({ "type": "object", "properties": { "answer": choice }, "required": ["answer"] })),
+        url: None,
+        call_id: None,
+    };
+    let answer = shared.ask_form(None, None, form)?.await;
+    let content = answer.content.filter(|_| answer.action == "accept")?;
+    let chosen = content["answer"].as_str()?;
+    names.iter().position(|name| name == chosen)
 }
 
 /// What a refusal means for the turn, and for whoever asked.
@@ -102,14 +124,18 @@ impl Work<'_> {
         self.requests.push(Box::pin(async move {
             for question in questions {
                 if let Err(verdict) = permitted(&shared, question, false).await? {
-                    reply.permit(false);
+                    reply.refuse();
                     return Ok(match refused(verdict) {
                         (Done::Rejected, _) => Done::Rejected,
                         _ => Done::Answered(id, Vec::new()),
                     });
                 }
             }
-            reply.permit(true);
+            let Some(way) = chosen_way(&shared, &reply.ways_to_allow()).await else {
+                // Dropped, it is cancelled.
+                return Ok(Done::Answered(id, Vec::new()));
+            };
+            reply.allow(way);
             Ok(Done::Answered(id, approved))
         }));
         Ok(())

@@ -173,6 +173,8 @@ struct Subject<'a> {
     files: Vec<(Option<Vec<PathBuf>>, bool)>,
     urls: Vec<String>,
     roots: Vec<PathBuf>,
+    /// Directories that clients named, with and without links.
+    named: Vec<PathBuf>,
 }
 
 impl<'a> Subject<'a> {
@@ -183,8 +185,13 @@ impl<'a> Subject<'a> {
             .chain([&place.cwd])
             .filter_map(|root| paths::real(root).ok())
             .collect();
+        let named = place.named.iter().flat_map(|dir| {
+            let dir = place.cwd.join(dir);
+            [paths::real(&dir).ok(), Some(paths::normal(&dir))]
+        });
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let mut subject = Self {
+            named: named.flatten().collect(),
             request,
             names: Vec::new(),
             files: Vec::new(),
@@ -240,6 +247,11 @@ impl<'a> Subject<'a> {
             .filter_map(|(places, _)| places.as_ref())
             .flatten()
             .find_map(|path| Some((path, rules.exclusions.matching(path)?)))
+    }
+
+    /// Whether writing a place is more than it seems.
+    fn guards(&self, path: &Path) -> bool {
+        targets::guarded(path, &self.roots) || targets::guards_named(path, &self.named, &self.roots)
     }
 
     /// Whether a denial is about any part of the request.
@@ -371,6 +383,10 @@ impl Allowing<'_> {
         if matches!(request, PermissionRequest::Write(_)) && self.writes_guarded() {
             return None;
         }
+        // Nobody but the agent says what it is, so no rule can be about it.
+        if is_in_own_words(request) {
+            return None;
+        }
         let by_name = |what: &What| match what {
             What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
@@ -414,7 +430,7 @@ impl Allowing<'_> {
 
     /// Whether a file is written that no rule is enough for, by its name or by where its name leads.
     fn writes_guarded(&self) -> bool {
-        self.places().any(|path| targets::guarded(path, &self.subject.roots))
+        self.places().any(|path| self.subject.guards(path))
     }
 
     fn real_place(&self) -> Option<&PathBuf> {
@@ -496,17 +512,21 @@ impl Allowing<'_> {
 
     /// Whether a command that is allowed may touch a file.
     fn file_of_command(&self, path: &Path, writes: bool) -> bool {
-        let roots = &self.subject.roots;
-        if writes && targets::guarded(path, roots) {
+        if writes && self.subject.guards(path) {
             return false;
         }
-        targets::inside(path, roots) || self.file_rule(path, writes).is_some()
+        targets::inside(path, &self.subject.roots) || self.file_rule(path, writes).is_some()
     }
 
     /// Whether rules allow all files to be written. No mode does: what nobody approved runs where nothing can be written.
     fn redirections_allowed(&self) -> bool {
         self.places().all(|path| self.file_rule(path, true).is_some())
     }
+}
+
+/// Whether only an agent's own words describe a request.
+fn is_in_own_words(request: &PermissionRequest) -> bool {
+    matches!(request, PermissionRequest::CustomTool(tool) if tool.tool_name.starts_with(AGENT_REQUEST))
 }
 
 /// What to keep when a person allows a request for longer than once.
@@ -551,7 +571,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
                 None => exactly(path, write),
             }));
         }
-        PermissionRequest::CustomTool(tool) if tool.tool_name.starts_with(AGENT_REQUEST) => {}
+        request if is_in_own_words(request) => {}
         PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
             what.extend(subject.names.iter().map(|name| What::Tool(globset::escape(name))));
         }

@@ -44,7 +44,7 @@ pub fn sampling_of(server: &str) -> String {
 const AGENT_REQUEST: &str = "agent ";
 
 /// What rules call a request of another program's agent that only the agent's own words describe. A rule about them would allow
-/// anything, so none is made when somebody allows one for longer than once.
+/// anything, so none allows one, and none is made when somebody allows one for longer than once.
 pub fn agent_request(agent: &str) -> String {
     format!("{AGENT_REQUEST}{agent}")
 }
@@ -249,6 +249,8 @@ pub struct Place {
     pub cwd: PathBuf,
     /// Directories that count as inside: the working directory, others the user named, the session's own.
     pub roots: Vec<PathBuf>,
+    /// Directories whose files start programs because a client named them: a person is asked before anything is written there.
+    pub named: Vec<PathBuf>,
     /// Answers kept for the session; see [`rules_for`].
     pub session: Vec<Rule>,
     /// The policy supplied by the app that opened the session.

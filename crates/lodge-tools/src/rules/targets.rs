@@ -235,6 +235,15 @@ pub(super) fn guarded(path: &Path, roots: &[PathBuf]) -> bool {
         .any(|root| by_name(path, root) || by_link(path, root))
 }
 
+/// Whether writing a place changes what is in a directory that a client named, or moves such a directory: Lodge starts what the
+/// files there describe.
+pub(super) fn guards_named(path: &Path, named: &[PathBuf], roots: &[PathBuf]) -> bool {
+    let is_above_root = || roots.iter().any(|root| root.starts_with(path));
+    named
+        .iter()
+        .any(|dir| path.starts_with(dir) || (dir.starts_with(path) && !is_above_root()))
+}
+
 fn by_name(path: &Path, root: &Path) -> bool {
     let part = |part: std::path::Component<'_>| part.as_os_str().to_string_lossy().to_lowercase();
     let names: Vec<String> = path.components().map(part).collect();

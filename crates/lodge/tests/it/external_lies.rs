@@ -94,6 +94,7 @@ fn people_are_shown_what_an_agent_asks_for_and_not_what_it_said_of_the_call() {
         write(11, "one"),
         write(12, "two"),
         update(call("tool_call_update", "ls", "completed")),
+        update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "Over." } })),
     ];
     let script = format!("{GREETING}{}{END}", steps.concat());
     configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
@@ -117,7 +118,7 @@ fn people_are_shown_what_an_agent_asks_for_and_not_what_it_said_of_the_call() {
         screen.press("y");
     }
     screen.until("the end", |shown| {
-        !shown.contains("Esc stops") && !shown.contains("Write to")
+        shown.contains("Over.") && !shown.contains("Esc stops")
     });
     assert_eq!(std::fs::read_to_string(path("two")).unwrap(), "text of two");
     screen.leave();

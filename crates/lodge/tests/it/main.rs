@@ -19,6 +19,7 @@ mod doctor;
 mod door;
 mod external;
 mod external_lies;
+mod external_requests;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod full_disk;

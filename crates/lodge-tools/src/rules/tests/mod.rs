@@ -673,3 +673,60 @@ fn a_command_counts_as_approved_when_a_rule_or_the_mode_says_so() {
         assert_eq!(approved, expected, "{mode:?} {words:?} {command}");
     }
 }
+
+#[test]
+fn nothing_is_written_unasked_where_a_client_says_that_files_start_programs() {
+    let mut bench = bench();
+    let work = bench.place.cwd.clone();
+    std::fs::create_dir_all(work.join("tools/hooks")).unwrap();
+    std::os::unix::fs::symlink(work.join("tools/hooks"), work.join("gates")).unwrap();
+    bench.place.named = vec!["gates".into()];
+    let mut rules = RuleSet::new(Policy::of(Mode::AutoApproveSafe));
+    rules.add(
+        Source::User,
+        Rule::allow(What::Path {
+            glob: "/**".into(),
+            access: None,
+        }),
+    );
+    rules.add(Source::User, Rule::allow(What::Command("mv".into())));
+    for (text, is_asked) in [
+        ("write $B/work/tools/other.json", false),
+        ("write $B/work/tools/hooks/x.json", true),
+        ("write $B/work/gates/x.json", true),
+        ("write $B/work/gates", true),
+        ("mv other tools", true),
+        ("mv a.txt b.txt", false),
+        ("read $B/work/tools/hooks/x.json", false),
+    ] {
+        let decision = decide(&bench.request(text), &rules, &bench.place);
+        assert_eq!(
+            matches!(decision, Decision::Ask { .. }),
+            is_asked,
+            "{text}: {decision:?}"
+        );
+    }
+}
+
+#[test]
+fn no_rule_allows_what_only_an_agent_describes() {
+    let bench = bench();
+    let request = |tool: String| {
+        let tool = lodge_events::CustomToolPermission {
+            tool_name: tool,
+            ..Default::default()
+        };
+        PermissionRequest::from(tool)
+    };
+    let mut rules = RuleSet::new(Policy::of(Mode::AutoApproveSafe));
+    rules.add(Source::User, Rule::allow(What::Tool("*".into())));
+    let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
+    assert!(matches!(decision, Decision::Ask { .. }), "{decision:?}");
+    assert!(matches!(
+        decide(&request("other".into()), &rules, &bench.place),
+        Decision::Allow { .. }
+    ));
+    rules.add(Source::User, Rule::deny(What::Tool("agent *".into())));
+    let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
+    assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
+}
