@@ -662,7 +662,13 @@ impl Agent {
     }
 
     /// Runs a command for a person, beside the agent and in its working directory unless another is named.
-    pub fn run_for_user(&self, command: &str, cwd: Option<&Path>, out: OutputSink) -> Result<UserCommand, AgentError> {
+    pub async fn run_for_user(
+        &self,
+        command: &str,
+        cwd: Option<&Path>,
+        out: OutputSink,
+    ) -> Result<UserCommand, AgentError> {
+        self.shared.recorder.durable().await?;
         let settings = self.shared.settings();
         let cwd = cwd.map_or(settings.cwd.clone(), |cwd| settings.cwd.join(cwd));
         self.shared

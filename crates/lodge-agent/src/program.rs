@@ -108,6 +108,7 @@ impl Turn {
             |running: &Running| running.is_alive() && running.is_in(&settings.cwd, &settings.additional_directories);
         if !slot.as_ref().is_some_and(is_of_use) {
             *slot = None;
+            shared.recorder.durable().await?;
             *slot = Some(self.start_program(program).await?);
         }
         let mut borrowed = Borrowed(Some(slot));
@@ -117,6 +118,7 @@ impl Turn {
             ..AssistantTurnStart::default()
         })?;
         let looked = shared.files_before(Touches::Anything).await;
+        shared.recorder.durable().await?;
         let mut work = Work::new(self, program);
         let running = borrowed.running();
         running.prompt(&self.blocks(running.takes_images()));
