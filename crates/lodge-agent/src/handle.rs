@@ -542,6 +542,11 @@ impl Agent {
         self.shared.settings()
     }
 
+    /// Whether a person chose the session's name.
+    pub fn is_named_by_person(&self) -> bool {
+        self.shared.is_named_by_person()
+    }
+
     /// Whether everything may be approved without a question. Policy may forbid it.
     pub fn may_approve_all(&self) -> bool {
         !self.shared.permissions.forbids_bypass()

@@ -113,7 +113,8 @@ impl Host {
                 session.agent().record_beside(chat)?;
             }
             if let Some(name) = session.agent().settings().name {
-                session.agent().record_beside(LodgeNamed { name: Some(name) })?;
+                let name = Some(name);
+                session.agent().record_beside(LodgeNamed { name, automatic: None })?;
             }
             if !new.additional_directories.is_empty() {
                 let further = new.additional_directories.iter();

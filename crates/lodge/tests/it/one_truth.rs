@@ -291,6 +291,12 @@ fn settings(work: &Path) -> Vec<Row> {
         .in_editors(at("/listed/title", "Carpet"))
         .in_list("Carpet"),
         row(
+            "a name that an app makes up afterwards",
+            Sdk("session.name.setAuto", json!({ "summary": "Textiles" })),
+            Some((On::Session, at("/title", "Carpet"))),
+            Some(("session.name.get", has("Carpet"))),
+        ),
+        row(
             "the title, by an app",
             Sdk("session.name.set", json!({ "name": "Jumper" })),
             Some((On::Session, at("/title", "Jumper"))),
@@ -714,6 +720,7 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
         "the approval mode, by an app",
         "the approval mode, by an editor",
         "the title, by AHP",
+        "a name that an app makes up afterwards",
         "a message that waits, by AHP",
         "a message that waits, by an app",
         "other words for a message that waits",
