@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Automations, Backlog, Clock, Connections, Counter, Decisions, HostError, Lifecycle, Metrics, PushSubscriptions,
-    RegisterError, SessionSummary,
+    RegisterError, SessionSummary, decided_parts,
     keeper::Keeper,
     marks::SessionMarks,
     migrate,
@@ -149,6 +149,7 @@ impl Host {
             stop,
         });
         tokio::spawn(ending::evict_idle(Arc::downgrade(&inner), config.idle_after));
+        tokio::spawn(decided_parts::follow_decisions(Arc::downgrade(&inner)));
         let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
         Ok(host)

@@ -205,6 +205,7 @@ impl Host {
             host: Arc::downgrade(&self.0),
             caller: self.1.clone(),
             mcp_files: Mutex::default(),
+            brought: Mutex::default(),
         });
         let session = Session(live);
         if self.0.keeper.is_some() {

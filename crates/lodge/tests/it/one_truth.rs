@@ -380,7 +380,7 @@ fn settings(work: &Path) -> Vec<Row> {
                 json!({ "disabledSkills": ["dyeing"] }),
             ),
             Some((On::Session, named("dyeing", "/enabled", false))),
-            None,
+            Some(("session.skills.list", named("dyeing", "/enabled", false))),
         ),
         row(
             "a schedule",
