@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::{
-    connection::{Client, Connection, failed},
+    connection::{Client, Connection, Empty, failed},
     driver::{Command, Driver},
     editor::Files,
     mcp,
@@ -63,7 +63,7 @@ pub(crate) async fn create(
 /// Releases a session that its client no longer wants.
 pub(crate) async fn forget(connection: &Connection, made: Outcome) {
     if let Some(attached) = made.start.and_then(|id| connection.detach(&id)) {
-        attached.let_go(&connection.host()).await;
+        attached.let_go(&connection.host(), Empty::Deleted).await;
     }
 }
 
@@ -233,7 +233,7 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Res
     // Either way, it has ended.
     let _ = closed.await;
     if let Some(attached) = connection.detach(&id) {
-        attached.let_go(&connection.host()).await;
+        attached.let_go(&connection.host(), Empty::Deleted).await;
     }
     Ok(json!({}).into())
 }

@@ -222,6 +222,7 @@ impl Host {
 
     /// The same for a session whose files a client keeps.
     pub async fn open_stored(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
+        self.use_again(id);
         let was_live = self.live(id).is_some();
         let session = self.open_alone(id, storage).await?;
         let about = session.state().about;
@@ -235,6 +236,11 @@ impl Host {
             session.work_where(&main, &about.directories).await?;
         }
         Ok(session)
+    }
+
+    /// The same for a session that stays unused.
+    pub(crate) async fn open_unused(&self, id: &str) -> Result<Session, HostError> {
+        self.open_alone(id, &Storage::default()).await
     }
 
     fn open_alone<'a>(&'a self, id: &'a str, storage: &'a Storage) -> BoxFuture<'a, Result<Session, HostError>> {
