@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use futures_util::{FutureExt, future::poll_immediate};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, poll_immediate},
+};
 use lodge_host::{Host, HostError, Session};
 use lodge_rpc::{
     self as rpc, Error, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, LONGEST, Line, Lines, Message, NOT_FOUND,
@@ -34,7 +37,7 @@ use crate::{
 };
 
 /// Reads the configuration again: returns the same host with the models that are now configured.
-pub type Reload = Arc<dyn Fn() -> Result<Host, String> + Send + Sync>;
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Host, String>> + Send + Sync>;
 
 /// The argument with which a client starts this program so that a person can set up a model.
 pub const SETUP_ARGUMENT: &str = "--setup";
@@ -288,9 +291,7 @@ impl Connection {
 
     /// Reads the configuration again. The open sessions get its models at once.
     pub(crate) async fn renew(&self) -> Result<(), Error> {
-        let reload = self.reload.clone();
-        let now = tokio::task::spawn_blocking(move || reload()).await;
-        let now = now.map_err(Error::internal)?.map_err(Error::internal)?;
+        let now = (self.reload)().await.map_err(Error::internal)?;
         let before = std::mem::replace(&mut *self.host.lock(), now.clone());
         let sessions: Vec<Session> = {
             let sessions = self.sessions.lock();
