@@ -215,6 +215,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
         json!({
             "sessionId": session.id,
             "cwd": session.cwd.as_deref().unwrap_or("/"),
+            "additionalDirectories": session.about.directories.further,
             "title": session.title.or(session.summary),
             "updatedAt": format!("{:.3}", session.modified),
         })

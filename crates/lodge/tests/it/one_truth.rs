@@ -312,13 +312,15 @@ fn settings(work: &Path) -> Vec<Row> {
             ),
             Some((On::Session, at("/workingDirectories/1", uri("one")))),
             Some(("session.permissions.paths.list", at("/directories/1", path("one")))),
-        ),
+        )
+        .in_editors(at("/listed/additionalDirectories/0", path("one"))),
         row(
             "a directory, by an app",
             Sdk("session.permissions.paths.add", json!({ "path": path("two") })),
             Some((On::Session, at("/workingDirectories/2", uri("two")))),
             Some(("session.permissions.paths.list", at("/directories/2", path("two")))),
-        ),
+        )
+        .in_editors(at("/listed/additionalDirectories/1", path("two"))),
         row(
             "that it was read",
             Ahp(On::Session, json!({ "type": "session/isReadChanged", "isRead": true })),
@@ -537,20 +539,17 @@ impl Lookers {
 
     /// An editor that has the session open, and what it was told then.
     fn editor(&mut self, home: &Home) -> (Editor, Value) {
-        let listed = json!({ "sessionId": self.session });
-        let paths = self.sdk.call("session.permissions.paths.list", listed).unwrap();
-        // The first is where it works.
-        let further: Vec<&Value> = paths["directories"].as_array().unwrap().iter().skip(1).collect();
         let mut editor = Editor::ready(home);
-        let open =
-            json!({ "sessionId": self.session, "cwd": self.work, "additionalDirectories": further, "mcpServers": [] });
-        let mut seen = editor.call("session/load", open);
         let listed = editor.call("session/list", json!({}));
         let mut listed = listed["sessions"].as_array().unwrap().iter();
-        seen["listed"] = listed
-            .find(|line| line["sessionId"] == self.session)
-            .cloned()
-            .unwrap_or_default();
+        let listed = listed.find(|line| line["sessionId"] == self.session);
+        let listed = listed.cloned().unwrap_or_default();
+        let mut open = json!({ "sessionId": self.session, "cwd": self.work, "mcpServers": [] });
+        if let Some(further) = listed.get("additionalDirectories") {
+            open["additionalDirectories"] = further.clone();
+        }
+        let mut seen = editor.call("session/load", open);
+        seen["listed"] = listed;
         (editor, seen)
     }
 
