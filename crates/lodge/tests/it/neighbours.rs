@@ -69,6 +69,12 @@ fn processes(home: &Home, name: &str) -> Vec<u32> {
     .collect()
 }
 
+fn until_gone(home: &Home, name: &str, gone: &[u32]) {
+    while processes(home, name).iter().any(|pid| gone.contains(pid)) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 /// A prompt, a call that a person allows, a tool of an MCP server, a cancelled turn, `kill -9` of the agent and of the host, and
 /// the agent as a sub-agent. `bash` is what it calls its tool for commands, and `echo` the tool `echo` of the server `everything`,
 /// if it takes servers.
@@ -121,21 +127,28 @@ fn try_agent(name: &str, bash: &str, echo: Option<&str>, configure: fn(&Path, &H
     assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "cancelled");
     println!("{name}: is cancelled");
     assert_eq!(editor.stops(&session, "say more"), "end_turn");
-    for pid in processes(&home, name) {
-        let _ = std::process::Command::new("kill")
-            .args(["-9", &pid.to_string()])
-            .status();
+    let killed = processes(&home, name);
+    assert!(!killed.is_empty(), "it runs");
+    for pid in &killed {
+        let pid = pid.to_string();
+        let _ = std::process::Command::new("kill").args(["-9", &pid]).status();
     }
-    // What died is started again, with its conversation.
-    let again = (0..2).map(|_| {
-        let prompt = editor.prompt(&session, "say after the kill");
-        editor.wait(prompt)
-    });
-    assert!(again.last().unwrap().is_ok());
+    until_gone(&home, name, &killed);
+    // What died is started again, with its conversation. A message that came before the host knew of the death is not answered.
+    let prompt = editor.prompt(&session, "say after the kill");
+    if let Err(error) = editor.wait(prompt) {
+        assert!(error.to_string().contains("The agent"), "{error}");
+        assert_eq!(editor.stops(&session, "say after the kill"), "end_turn");
+    }
+    assert!(editor.text("agent_message_chunk").contains("after the kill"));
+    let again = processes(&home, name);
+    assert!(again.iter().all(|pid| !killed.contains(pid)), "{killed:?}, {again:?}");
     println!("{name}: goes on after a kill of the agent");
     outer.kill();
     outer.finish();
     drop(editor);
+    until_gone(&home, name, &again);
+    println!("{name}: ends with a host that is killed");
     let _host = host(&home);
     let mut editor = Editor::ready(&home);
     let cwd = editor.cwd.clone();
