@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use futures_util::{FutureExt, future::poll_immediate};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, poll_immediate},
+};
 use lodge_host::{Host, HostError, Session};
 use lodge_rpc::{
     self as rpc, Error, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, LONGEST, Line, Lines, Message, NOT_FOUND,
@@ -34,7 +37,7 @@ use crate::{
 };
 
 /// Reads the configuration again: returns the same host with the models that are now configured.
-pub type Reload = Arc<dyn Fn() -> Result<Host, String> + Send + Sync>;
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Result<Host, String>> + Send + Sync>;
 
 /// The argument with which a client starts this program so that a person can set up a model.
 pub const SETUP_ARGUMENT: &str = "--setup";
@@ -66,10 +69,18 @@ enum Work {
     Over,
 }
 
-impl Attached {
-    /// Releases the session. An empty session that the client created is deleted: editors create one whenever somebody
+/// What becomes of an empty session that the client created, when the client releases it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Empty {
+    /// It is kept for a while: the client may load it over its next connection. Editors create one whenever somebody
     /// opens a panel.
-    pub(crate) async fn let_go(self, host: &Host) {
+    KeptForAWhile,
+    Deleted,
+}
+
+impl Attached {
+    /// Releases the session.
+    pub(crate) async fn let_go(self, host: &Host, empty: Empty) {
         let session = self.session;
         match self.driver {
             Work::Ready(driver) => drop(driver),
@@ -81,13 +92,12 @@ impl Attached {
         }
         // When this returns, the client is no longer attached.
         let _ = session.settle_interrupted().await;
-        let (id, facts) = (session.id().to_owned(), session.state());
-        let is_empty = facts.user_messages == 0 && facts.first_command.is_none() && session.queue().0.is_empty();
-        let is_unused = self.is_made && is_empty && session.clients() == 0;
+        let (id, is_unused) = (session.id().to_owned(), self.is_made && session.is_unused());
         drop(session);
-        match is_unused {
-            true => drop(host.delete(&id).await),
-            false => host.rest(&id).await,
+        match (is_unused, empty) {
+            (false, _) => host.rest(&id).await,
+            (true, Empty::KeptForAWhile) => drop(host.leave_unused(&id).await),
+            (true, Empty::Deleted) => drop(host.delete(&id).await),
         }
     }
 }
@@ -155,11 +165,11 @@ where
     }
     connection.ended.cancel();
     connection.relays.lock().clear();
-    connection.let_go(&host).await;
-    // A session that was being created is only open now.
+    connection.let_go(&host, Empty::KeptForAWhile).await;
+    // A session that was being created is only open now, and the client does not know it.
     connection.tasks.close();
     connection.tasks.wait().await;
-    connection.let_go(&host).await;
+    connection.let_go(&host, Empty::Deleted).await;
     peer.finish();
     peer.finished().await;
     slot.release();
@@ -229,10 +239,10 @@ impl Connection {
     }
 
     /// Releases every session that the client has open.
-    async fn let_go(&self, host: &Host) {
+    async fn let_go(&self, host: &Host, empty: Empty) {
         let sessions = std::mem::take(&mut *self.sessions.lock());
         for attached in sessions.into_values() {
-            attached.let_go(host).await;
+            attached.let_go(host, empty).await;
         }
     }
 
@@ -281,9 +291,7 @@ impl Connection {
 
     /// Reads the configuration again. The open sessions get its models at once.
     pub(crate) async fn renew(&self) -> Result<(), Error> {
-        let reload = self.reload.clone();
-        let now = tokio::task::spawn_blocking(move || reload()).await;
-        let now = now.map_err(Error::internal)?.map_err(Error::internal)?;
+        let now = (self.reload)().await.map_err(Error::internal)?;
         let before = std::mem::replace(&mut *self.host.lock(), now.clone());
         let sessions: Vec<Session> = {
             let sessions = self.sessions.lock();

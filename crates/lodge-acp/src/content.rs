@@ -1,14 +1,15 @@
 //! Messages: from the blocks of a prompt to a message for the agent, and back.
 
+use std::path::PathBuf;
+
 use lodge_events::{Attachment, DirectoryAttachment, FileAttachment, UserMessage};
-use lodge_files::uri;
+use lodge_files::{is_directory, uri};
 use lodge_host::{Attached, Prompt, attached_data};
 use lodge_rpc::Error;
 
 use crate::wire::{ContentBlock, Resource};
 
-/// Builds a message from these blocks. Content that the client embeds for the model is not shown to people. Looks at
-/// files.
+/// Builds a message from these blocks. Content that the client embeds for the model is not shown to people.
 pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     let (mut shown, mut context) = (String::new(), String::new());
     let mut attachments = Vec::new();
@@ -64,20 +65,27 @@ fn mention(text: &mut String, name: &str) {
     text.push_str(name);
 }
 
-fn file(path: std::path::PathBuf, display_name: String) -> Attachment {
-    let is_directory = path.is_dir();
-    let path = path.to_string_lossy().into_owned();
-    match is_directory {
-        true => Attachment::Directory(DirectoryAttachment {
-            path,
-            display_name,
-            ..DirectoryAttachment::default()
-        }),
-        false => Attachment::File(FileAttachment {
-            path,
-            display_name,
-            ..FileAttachment::default()
-        }),
+/// A link does not say whether it leads to a directory ([`find_directories`]).
+fn file(path: PathBuf, display_name: String) -> Attachment {
+    Attachment::File(FileAttachment {
+        path: path.to_string_lossy().into_owned(),
+        display_name,
+        ..FileAttachment::default()
+    })
+}
+
+/// Looks which of the linked files are directories.
+pub(crate) async fn find_directories(attachments: &mut [Attachment]) {
+    for attachment in attachments {
+        if let Attachment::File(file) = attachment
+            && is_directory(file.path.clone().into()).await.is_ok_and(|is| is)
+        {
+            *attachment = Attachment::Directory(DirectoryAttachment {
+                path: std::mem::take(&mut file.path),
+                display_name: std::mem::take(&mut file.display_name),
+                ..DirectoryAttachment::default()
+            });
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     connection::{Client, Connection, failed},
-    options,
+    content, options,
     projection::Projector,
     questions::{self, Kind, Meaning, Question},
     sessions,
@@ -73,6 +73,8 @@ pub(crate) struct Driver {
     sender: mpsc::WeakUnboundedSender<Command>,
     inbox: mpsc::UnboundedReceiver<Command>,
     turns: AwaitedTurns<oneshot::Sender<Stopped>>,
+    /// Ends when the attachments of all prompts so far have been looked at: prompts keep their order.
+    looking: Option<oneshot::Receiver<()>>,
     asked: HashMap<String, Asked>,
     commands: Vec<Value>,
     closing: Option<oneshot::Sender<()>>,
@@ -98,6 +100,7 @@ impl Driver {
             sender: sender.downgrade(),
             inbox,
             turns: AwaitedTurns::default(),
+            looking: None,
             asked: HashMap::new(),
             commands: Vec::new(),
             closing: None,
@@ -284,13 +287,19 @@ impl Driver {
         });
     }
 
-    fn prompt(&mut self, prompt: Prompt, answer: oneshot::Sender<Stopped>) {
+    fn prompt(&mut self, mut prompt: Prompt, answer: oneshot::Sender<Stopped>) {
         let message_id = prompt.message_id.clone().unwrap_or_default();
         self.projector.own.insert(message_id.clone());
         self.turns.add(&message_id, answer);
         let (session, sender) = (self.session.clone(), self.sender.clone());
-        let connection = self.connection.clone();
+        let (looked, looking) = oneshot::channel();
+        let (connection, before) = (self.connection.clone(), self.looking.replace(looking));
         tokio::spawn(async move {
+            content::find_directories(&mut prompt.attachments).await;
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            drop(looked);
             if let Some(connection) = connection.upgrade() {
                 connection.renew_if_wanted().await;
             }

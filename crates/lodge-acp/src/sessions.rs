@@ -1,10 +1,8 @@
 //! Creating, opening, listing, closing and deleting sessions.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
+use lodge_files::is_directory;
 use lodge_host::{
     Attachment, Capabilities, Change, ClientSpec, EventReader, Host, HostError, ListFilter, NewSession, Session,
     Subscription,
@@ -14,7 +12,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::{
-    connection::{Client, Connection, failed},
+    connection::{Client, Connection, Empty, failed},
     driver::{Command, Driver},
     editor::Files,
     mcp,
@@ -39,8 +37,8 @@ pub(crate) async fn create(
     connection.renew_if_wanted().await;
     let host = connection.host();
     let new = NewSession {
-        cwd: Some(directory(&given.cwd)?),
-        additional_directories: directories(&given.additional_directories)?,
+        cwd: Some(directory(given.cwd).await?),
+        additional_directories: directories(given.additional_directories).await?,
         mcp_servers: mcp::servers(given.mcp_servers)?,
         client_name: Some(client.name.clone()),
         ..NewSession::default()
@@ -63,7 +61,7 @@ pub(crate) async fn create(
 /// Releases a session that its client no longer wants.
 pub(crate) async fn forget(connection: &Connection, made: Outcome) {
     if let Some(attached) = made.start.and_then(|id| connection.detach(&id)) {
-        attached.let_go(&connection.host()).await;
+        attached.let_go(&connection.host(), Empty::Deleted).await;
     }
 }
 
@@ -75,8 +73,8 @@ pub(crate) async fn open(
     replay: bool,
 ) -> Result<Outcome, Error> {
     let host = connection.host();
-    let cwd = directory(&given.cwd)?;
-    let additional = directories(&given.additional_directories)?;
+    let cwd = directory(given.cwd).await?;
+    let additional = directories(given.additional_directories).await?;
     let servers = mcp::servers(given.mcp_servers)?;
     let session = host.open_session(&given.session_id).await.map_err(failed)?;
     let now = session.settings();
@@ -177,21 +175,25 @@ async fn show_history(
 }
 
 /// An existing directory.
-fn directory(path: &Path) -> Result<PathBuf, Error> {
+async fn directory(path: PathBuf) -> Result<PathBuf, Error> {
     if !path.is_absolute() {
         return Err(Error::params(format!("{} is not an absolute path.", path.display())));
     }
-    if !path.is_dir() {
+    if !is_directory(path.clone()).await.is_ok_and(|is| is) {
         return Err(Error::params(format!(
             "{} is not a directory that exists.",
             path.display()
         )));
     }
-    Ok(path.to_owned())
+    Ok(path)
 }
 
-fn directories(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    paths.iter().map(|path| directory(path)).collect()
+async fn directories(paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::with_capacity(paths.len());
+    for path in paths {
+        found.push(directory(path).await?);
+    }
+    Ok(found)
 }
 
 pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Error> {
@@ -213,6 +215,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
         json!({
             "sessionId": session.id,
             "cwd": session.cwd.as_deref().unwrap_or("/"),
+            "additionalDirectories": session.about.directories.further,
             "title": session.title.or(session.summary),
             "updatedAt": format!("{:.3}", session.modified),
         })
@@ -233,7 +236,7 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Res
     // Either way, it has ended.
     let _ = closed.await;
     if let Some(attached) = connection.detach(&id) {
-        attached.let_go(&connection.host()).await;
+        attached.let_go(&connection.host(), Empty::Deleted).await;
     }
     Ok(json!({}).into())
 }

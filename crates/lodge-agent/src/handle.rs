@@ -547,6 +547,11 @@ impl Agent {
         self.shared.settings()
     }
 
+    /// Whether a person chose the session's name.
+    pub fn is_named_by_person(&self) -> bool {
+        self.shared.is_named_by_person()
+    }
+
     /// Whether everything may be approved without a question. Policy may forbid it.
     pub fn may_approve_all(&self) -> bool {
         !self.shared.permissions.forbids_bypass()
@@ -667,7 +672,13 @@ impl Agent {
     }
 
     /// Runs a command for a person, beside the agent and in its working directory unless another is named.
-    pub fn run_for_user(&self, command: &str, cwd: Option<&Path>, out: OutputSink) -> Result<UserCommand, AgentError> {
+    pub async fn run_for_user(
+        &self,
+        command: &str,
+        cwd: Option<&Path>,
+        out: OutputSink,
+    ) -> Result<UserCommand, AgentError> {
+        self.shared.recorder.durable().await?;
         let settings = self.shared.settings();
         let cwd = cwd.map_or(settings.cwd.clone(), |cwd| settings.cwd.join(cwd));
         self.shared

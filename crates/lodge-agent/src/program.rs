@@ -108,6 +108,7 @@ impl Turn {
             |running: &Running| running.is_alive() && running.is_in(&settings.cwd, &settings.additional_directories);
         if !slot.as_ref().is_some_and(is_of_use) {
             *slot = None;
+            shared.recorder.durable().await?;
             *slot = Some(self.start_program(program).await?);
         }
         let mut borrowed = Borrowed(Some(slot));
@@ -116,10 +117,12 @@ impl Turn {
             interaction_id: Some(self.interaction_id.clone()),
             ..AssistantTurnStart::default()
         })?;
+        let blocks = self.blocks(borrowed.running().takes_images())?;
         let looked = shared.files_before(Touches::Anything).await;
+        shared.recorder.durable().await?;
         let mut work = Work::new(self, program);
         let running = borrowed.running();
-        running.prompt(&self.blocks(running.takes_images()));
+        running.prompt(&blocks);
         let stopped = work.listen(running).await;
         // A program that failed may have left calls open.
         if !work.ended {
@@ -170,8 +173,9 @@ impl Turn {
         Ok(running)
     }
 
-    /// What was asked for, in blocks.
-    fn blocks(&self, takes_images: bool) -> Vec<Block> {
+    /// What was asked for, in blocks. People are told what the program cannot take.
+    fn blocks(&self, takes_images: bool) -> Result<Vec<Block>, Stop> {
+        let mut left_out = Vec::new();
         let mut blocks = vec![Block::Text {
             text: self.prompt.text.clone(),
         }];
@@ -180,6 +184,7 @@ impl Turn {
             uri: lodge_files::uri::file(path),
         };
         for attachment in &self.prompt.attachments {
+            let before = blocks.len();
             blocks.extend(match attachment {
                 Attachment::File(file) => Some(link(&file.path, &file.display_name)),
                 Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name)),
@@ -190,10 +195,32 @@ impl Turn {
                         mime_type: blob.mime_type.clone(),
                     })
                 }
-                _ => None,
+                Attachment::GithubReference(reference) => Some(Block::ResourceLink {
+                    name: format!("#{} {}", reference.number, reference.title),
+                    uri: reference.url.clone(),
+                }),
+                Attachment::Blob(_) | Attachment::Other(_) => None,
             });
+            if blocks.len() == before {
+                let name = match attachment {
+                    Attachment::Blob(blob) => blob.display_name.as_deref().unwrap_or(&blob.mime_type),
+                    _ => "an attachment of a kind that this version does not know",
+                };
+                left_out.push(name);
+            }
         }
-        blocks
+        if !left_out.is_empty() {
+            let agent = self.shared.settings().model.info().name.clone();
+            self.shared.recorder.record(SessionWarning {
+                warning_type: "attachment_left_out".into(),
+                message: format!(
+                    "{agent} does not take these attachments, so it did not get them: {}.",
+                    left_out.join(", ")
+                ),
+                ..SessionWarning::default()
+            })?;
+        }
+        Ok(blocks)
     }
 
     /// Tells people when the program stopped early.

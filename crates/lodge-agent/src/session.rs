@@ -105,6 +105,12 @@ impl Shared {
         self.settings.lock().clone()
     }
 
+    /// Whether a person chose the session's name. Logs of earlier builds do not name sessions: their names are from people.
+    pub(crate) fn is_named_by_person(&self) -> bool {
+        let has_name = self.settings.lock().name.is_some();
+        has_name && !self.recorder.facts(|facts| facts.about.has_automatic_name())
+    }
+
     /// The message that is to be said to the running turn next. Nobody sends any to a sub-agent.
     pub(crate) fn next_steering(&self) -> Option<Prompt> {
         match self.sub {

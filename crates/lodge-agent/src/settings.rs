@@ -320,8 +320,13 @@ pub enum Change {
     Limit(Option<f64>),
     /// Another mode.
     Mode(Mode),
-    /// The person's name for the session.
-    Name(Option<String>),
+    /// The session's name, or none.
+    Name {
+        /// The name.
+        name: Option<String>,
+        /// Whether an app made it up, and no person chose it.
+        automatic: bool,
+    },
     /// Other tools.
     Tools(ToolFilter),
     /// Another system prompt.

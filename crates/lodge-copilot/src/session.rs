@@ -50,7 +50,6 @@ pub(crate) struct Attached {
     chooser: Mutex<Chooser>,
     /// Facts about the session's own GitHub token; `None` if it uses the host's.
     auth: Mutex<Option<Value>>,
-    named_by_person: AtomicBool,
     /// Whether the model could not be resolved when the session was opened.
     model_is_late: AtomicBool,
     board: Arc<Board>,
@@ -208,7 +207,6 @@ impl Attached {
             calls,
         };
         Ok(Self {
-            named_by_person: AtomicBool::new(session.settings().name.is_some()),
             model_is_late: AtomicBool::new(false),
             session,
             feed,
@@ -492,16 +490,6 @@ impl Attached {
         self.session.supply(Supply::model(chosen.model.clone())).await?;
         self.session.supply(Supply::Models(Arc::new(chooser))).await?;
         self.chose(chosen).await
-    }
-
-    /// Whether a person chose the session's name.
-    pub(crate) fn named_by_person(&self) -> bool {
-        self.named_by_person.load(Ordering::Relaxed)
-    }
-
-    /// Sets whether a person chose the session's name.
-    pub(crate) fn set_named_by_person(&self, by_person: bool) {
-        self.named_by_person.store(by_person, Ordering::Relaxed);
     }
 }
 

@@ -169,8 +169,9 @@ events! {
     }
 
     "lodge.named" LodgeNamed persisted newer
-        "A person named the session, or removed its name. Clients are notified by `session.title_changed`." {
+        "A person or an app named the session, or removed its name. Clients are notified by `session.title_changed`." {
         name? String = "The name; without one the first message names the session.",
+        automatic? bool = "True when an app made the name up. A name that a person chose is not replaced by such a name.",
     }
 
     "lodge.directories" LodgeDirectories persisted newer

@@ -51,10 +51,10 @@ impl Program {
             id: id.to_owned(),
             name: entry.name.clone().unwrap_or_else(|| id.to_owned()),
             provider: PROVIDER.to_owned(),
-            // It minds these by itself; clients divide by them.
-            context_window: 128_000,
+            // It minds these by itself.
+            context_window: 0,
             max_prompt_tokens: None,
-            max_output_tokens: 16_384,
+            max_output_tokens: 0,
             vision: true,
             reasoning_efforts: Vec::new(),
         };

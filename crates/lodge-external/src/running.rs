@@ -135,11 +135,16 @@ pub struct Running {
     prompt: Option<PeerRequest>,
     /// How the last one was answered; nothing where the program ended first.
     answer: Option<Result<Value, Error>>,
+    start_limit: Duration,
 }
 
 impl Running {
     /// Starts a program and a conversation with it.
-    pub async fn start(program: &Program, mut start: Start) -> Result<Self, ExternalError> {
+    pub async fn start(program: &Program, start: Start) -> Result<Self, ExternalError> {
+        Self::start_within(START_LIMIT, program, start).await
+    }
+
+    async fn start_within(limit: Duration, program: &Program, mut start: Start) -> Result<Self, ExternalError> {
         let name = lodge_models::Model::info(program).name.clone();
         let launch = Launch {
             command: program.entry.command.clone(),
@@ -187,13 +192,14 @@ impl Running {
             place: (start.cwd.clone(), None),
             prompt: None,
             answer: None,
+            start_limit: limit,
         };
         running.open(start).await?;
         Ok(running)
     }
 
     async fn open(&mut self, start: Start) -> Result<(), ExternalError> {
-        let until = Instant::now() + START_LIMIT;
+        let until = Instant::now() + self.start_limit;
         let greeting = json!({
             "protocolVersion": 1,
             "clientCapabilities": { "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true },
@@ -264,7 +270,8 @@ impl Running {
                 // First of all: whoever babbles gets no more time by that.
                 biased;
                 () = tokio::time::sleep_until(until) => {
-                    return Err(self.gone(&format!("did not answer `{method}` within {} s.", START_LIMIT.as_secs())));
+                    let limit = self.start_limit.as_secs();
+                    return Err(self.gone(&format!("did not answer `{method}` within {limit} s.")));
                 }
                 answer = request.answer() => answer,
                 said = self.said.recv() => match said {
@@ -375,6 +382,36 @@ impl Running {
                 },
             };
             return answered && self.is_alive();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AgentEntry;
+
+    #[tokio::test]
+    async fn a_program_that_does_not_start_is_ended_whether_it_is_silent_or_babbles() {
+        let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{}}}"#;
+        let babbles = format!("while :; do echo '{update}'; done");
+        let greets = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 1000"#;
+        for (script, method) in [
+            ("sleep 1000", "initialize"),
+            (babbles.as_str(), "initialize"),
+            (greets, "session/new"),
+        ] {
+            let entry = serde_json::json!({ "command": "sh", "args": ["-c", script] });
+            let entry: AgentEntry = serde_json::from_value(entry).expect("an entry");
+            let program = Program::new("slow", entry);
+            let start = Start {
+                cwd: std::env::temp_dir(),
+                variables: std::env::vars_os().collect(),
+                ..Start::default()
+            };
+            let started = Running::start_within(Duration::from_secs(1), &program, start).await;
+            let error = started.err().expect("it does not start").to_string();
+            assert_eq!(error, format!("The agent slow did not answer `{method}` within 1 s."));
         }
     }
 }

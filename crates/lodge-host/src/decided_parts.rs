@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::{Arc, Weak},
 };
 
 use futures_util::future::BoxFuture;
@@ -10,11 +11,12 @@ use lodge_agent::{AgentError, Customized, skill_key};
 use lodge_files::uri;
 use lodge_mcp::Status;
 use lodge_tools::custom::{AgentDefinition, Skill};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{
-    Session,
+    Host, HostError, Session,
     decisions::{SessionDecisions, server_key, server_of, skill_of},
+    host::Inner,
 };
 
 /// The agents that apps bring, as one thing.
@@ -171,6 +173,7 @@ impl Session {
         before: &'a BTreeSet<String>,
     ) -> BoxFuture<'a, Result<(), AgentError>> {
         Box::pin(async move {
+            *self.0.brought.lock() = plugins.iter().map(|plugin| (*plugin).clone()).collect();
             let mut todo = Vec::new();
             let mut want = |place: PartPlace, name: &str, is_on: bool, what: Customized| {
                 let plugin = plugins.iter().find(|plugin| plugin.id == place.container);
@@ -219,6 +222,18 @@ impl Session {
         })
     }
 
+    /// Does what people decided anew for more than one session. A further chat has what is decided about its session alone.
+    async fn apply_new_decisions(&self, host: &Host, before: &BTreeSet<String>) -> Result<(), HostError> {
+        let own = match self.state().about.chat_of() {
+            Some(main) => host.open_session(main).await?.switches(),
+            None => self.switches(),
+        };
+        let decisions = SessionDecisions::new(&own, Some(&self.settings().cwd), &host.decisions().all());
+        let plugins = self.0.brought.lock().clone();
+        let plugins: Vec<&BroughtPlugin> = plugins.iter().collect();
+        Ok(self.apply_decisions(&plugins, &decisions, before).await?)
+    }
+
     /// Starts an MCP server beside everything else; how that ends is told by an event.
     pub fn start_server(&self, name: &str) {
         let (mcp, name) = (self.mcp().clone(), name.to_owned());
@@ -227,5 +242,29 @@ impl Session {
                 debug!(server = name, %error, "an MCP server does not start");
             }
         });
+    }
+}
+
+/// Applies decisions for more than one session to the sessions in memory, whoever made the decision.
+pub(crate) fn follow_decisions(host: Weak<Inner>) -> impl Future<Output = ()> + Send {
+    let known = |host: &Inner| -> BTreeSet<String> { host.decisions.all().into_keys().collect() };
+    let from = host.upgrade().map(|host| (host.decisions.changed(), known(&host)));
+    async move {
+        let Some((mut changed, mut before)) = from else { return };
+        while changed.changed().await.is_ok() {
+            let Some(inner) = host.upgrade() else { return };
+            let host = Host(inner, None);
+            let now = known(&host.0);
+            let live: Vec<_> = host.0.live.lock().values().map(Arc::downgrade).collect();
+            for session in live {
+                let Some(session) = session.upgrade().map(Session) else {
+                    continue;
+                };
+                if let Err(error) = session.apply_new_decisions(&host, &before).await {
+                    warn!(session = session.id(), %error, "a decision about a session cannot be applied");
+                }
+            }
+            before = now;
+        }
     }
 }

@@ -47,6 +47,7 @@ mod settings;
 mod streamed_text;
 pub mod tool_calls;
 mod trust;
+mod unused;
 mod worktree;
 mod written_messages;
 

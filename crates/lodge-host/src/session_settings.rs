@@ -35,7 +35,10 @@ impl Host {
 
     /// Sessions that match a filter, newest first.
     pub async fn list(&self, filter: ListFilter) -> Result<Page, HostError> {
-        self.look_up(move |catalogue| catalogue.list(&filter)).await
+        let mut page = self.look_up(move |catalogue| catalogue.list(&filter)).await?;
+        page.sessions
+            .retain(|session| session.message_count > 0 || !self.0.unused.has(&session.id));
+        Ok(page)
     }
 
     /// Messages that contain all these words, best first.

@@ -32,12 +32,12 @@ pub struct ModelInfo {
     pub name: String,
     /// Name of the provider that serves it.
     pub provider: String,
-    /// Tokens the whole context may hold.
+    /// Tokens the whole context may hold; 0 where that is not known.
     pub context_window: u64,
     /// Tokens a request may hold, where that is less than the context has room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_prompt_tokens: Option<u64>,
-    /// Tokens one answer may hold.
+    /// Tokens one answer may hold; 0 where that is not known.
     pub max_output_tokens: u64,
     /// Whether images may be sent.
     pub vision: bool,

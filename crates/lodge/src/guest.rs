@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::Parser;
+use futures_util::future::BoxFuture;
 use lodge_copilot::{Server, ServerOptions};
 use lodge_door::{Admission, LocalListener, turn_away};
 use lodge_host::{Caller, Host, Wire};
@@ -149,7 +150,9 @@ impl Guests {
                 Wire::Acp => drop(tokio::spawn(async move {
                     let host = this.host.clone();
                     let (input, output) = stream.into_split();
-                    lodge_acp::serve(host.clone(), Arc::new(move || Ok(host.clone())), input, output).await;
+                    let same = host.clone();
+                    let reload = move || -> BoxFuture<_> { Box::pin(std::future::ready(Ok(same.clone()))) };
+                    lodge_acp::serve(host, Arc::new(reload), input, output).await;
                 })),
                 Wire::Command => drop(tokio::spawn(async move {
                     this.guest(stream, Admission::owner()).await;
@@ -194,7 +197,12 @@ impl Guests {
         let cli = Cli::try_parse_from(program.chain(hello.args.iter().cloned()))?;
         let wish = match cli.command {
             Some(Command::Acp(_)) => {
-                let reload = move || on_behalf().map_err(|error| crate::describe(&error));
+                let reload = move || {
+                    let again = on_behalf.clone();
+                    let read = tokio::task::spawn_blocking(move || again().map_err(|error| crate::describe(&error)));
+                    let read: BoxFuture<_> = Box::pin(async { read.await.map_err(|error| error.to_string())? });
+                    read
+                };
                 Wish::Editor(Arc::new(reload))
             }
             Some(mut command) if is_for_host(&command) => {

@@ -475,10 +475,12 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     let default = models.default_model();
     for model in models.list() {
         let mark = if model.id == default { "*" } else { " " };
-        print_line(&format!(
-            "{mark} {:<32} {:<16} {:>9} tokens",
-            model.id, model.provider, model.context_window
-        ));
+        let context = match model.context_window {
+            0 => String::new(),
+            window => format!("{window:>9} tokens"),
+        };
+        let line = format!("{mark} {:<32} {:<16} {context}", model.id, model.provider);
+        print_line(line.trim_end());
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,5 +1,7 @@
-//! `cargo xtask soak neighbours`: model servers, MCP servers and agents of other people, installed below `target/neighbours`, with the
+//! `cargo xtask soak neighbours`: model servers, MCP servers, editors and agents of other people, installed below `target/neighbours`, with the
 //! built binary in front of them. Says what each passes.
+
+mod acp_clients;
 
 use std::{
     fmt::Write as _,
@@ -14,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::sh;
 
 /// What is installed from npm.
-const NPM: [&str; 8] = [
+const NPM: [&str; 9] = [
     "@modelcontextprotocol/server-everything",
     "@modelcontextprotocol/server-filesystem",
     "@modelcontextprotocol/server-memory",
@@ -23,6 +25,7 @@ const NPM: [&str; 8] = [
     "opencode-ai@1.18.33",
     "@github/copilot@1.0.102",
     "@agentclientprotocol/claude-agent-acp@0.100.0",
+    acp_clients::ACPX,
 ];
 /// What the model servers are told to answer.
 pub(crate) const ANSWER: &str = "Hello from next door.";
@@ -71,6 +74,7 @@ pub(crate) fn run() -> Result<()> {
     aimock(&dir, &mut report)?;
     litellm(&dir, &mut report)?;
     crate::llama_cpp::check(&dir, &mut report)?;
+    acp_clients::run(&dir, &mut report)?;
     agents(&dir, &mut report);
     println!("\n{}", report.lines);
     match report.failed {

@@ -135,6 +135,7 @@ test("the official client drives a turn, with tools that are asked for", async (
   const client = await editor(place);
   assert.equal(client.started.protocolVersion, 1);
   assert.equal(client.started.authMethods[0].type, "terminal");
+  await client.agent.request(acp.methods.agent.authenticate, { methodId: client.started.authMethods[1].id });
   const { sessionId, modes } = await client.make();
   assert.equal(modes.currentModeId, "interactive");
   const script = 'think about doors then say Look. then call create {"path":"a.txt","file_text":"x"} then call bash {"command":"cat a.txt"} then say done';
@@ -197,7 +198,10 @@ test("sessions are listed, loaded, resumed, closed and deleted", async (place) =
   await client.say(sessionId, "say first");
   const other = await editor(place);
   const { sessions } = await other.agent.request(other.session.list, { cwd: place.work });
-  assert.deepEqual(sessions.map((session) => [session.sessionId, session.title]), [[sessionId, "say first"]]);
+  assert.deepEqual(
+    sessions.map((session) => [session.sessionId, session.title, session.additionalDirectories]),
+    [[sessionId, "say first", []]],
+  );
   const open = { sessionId, cwd: place.work, mcpServers: [] };
   await other.agent.request(other.session.load, open);
   assert.equal(other.text(), "first");
@@ -233,6 +237,10 @@ test("modes, options, forms and plans", async (place) => {
   await client.say(sessionId, "write the plan 1. Leap. then present the plan Leap. then say off");
   await until("the mode is told", () => client.told("current_mode_update").some((update) => update.currentModeId === "autopilot"));
   await client.say(sessionId, "/compact");
+  assert.deepEqual(
+    client.told("compaction_update").map((update) => update.status),
+    ["in_progress", "completed"],
+  );
   await client.end();
 });
 

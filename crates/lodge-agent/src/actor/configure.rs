@@ -43,10 +43,14 @@ impl Actor {
             }
             Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode(mode)?,
-            Change::Name(name) => {
-                let known = recorder.facts(|facts| facts.about.named.as_ref().is_some_and(|known| known.name == name));
-                if !known {
-                    recorder.record(LodgeNamed { name: name.clone() })?;
+            Change::Name { automatic: true, .. } if self.shared.is_named_by_person() => {}
+            Change::Name { name, automatic } => {
+                let named = LodgeNamed {
+                    name: name.clone(),
+                    automatic: automatic.then_some(true),
+                };
+                if !recorder.facts(|facts| facts.about.named.as_ref() == Some(&named)) {
+                    recorder.record(named)?;
                 }
                 self.shared.settings.lock().name.clone_from(&name);
                 let title = name;

@@ -18,8 +18,21 @@ use super::{
 };
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
 
-/// Whether something may be done. What people allowed before is not asked about again, but modes and rules hold for it, too.
+/// Whether something may be done now, by this host.
 async fn permitted(
+    shared: &Shared,
+    request: PermissionRequest,
+    is_approved: bool,
+) -> Result<Result<(), Verdict>, LogError> {
+    let verdict = decided(shared, request, is_approved).await?;
+    if verdict.is_ok() {
+        shared.recorder.durable().await?;
+    }
+    Ok(verdict)
+}
+
+/// What modes, rules and people say. What people allowed before is not asked about again, but modes and rules hold for it, too.
+async fn decided(
     shared: &Shared,
     request: PermissionRequest,
     is_approved: bool,

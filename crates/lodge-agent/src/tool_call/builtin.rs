@@ -67,6 +67,7 @@ impl Call<'_> {
         cx: ToolCx,
     ) -> Result<Outcome, Stop> {
         let (out, held) = cx.out.held();
+        self.turn.shared.recorder.durable().await?;
         let tried = tool.try_unasked(args, &ToolCx { out, ..cx.clone() });
         let Some(tried) = tried else {
             return self.carry_out(tool, Permission::Approved, args, cx).await;

@@ -48,7 +48,7 @@ async fn workspace(session: &Arc<Attached>) -> Value {
     let mut workspace = json!({
         "id": session.id(),
         "cwd": settings.cwd,
-        "user_named": settings.name.is_some() && session.named_by_person(),
+        "user_named": session.session().is_named_by_person(),
         "summary_count": facts.compactions,
         "created_at": started(session),
         "updated_at": modified(session).await,

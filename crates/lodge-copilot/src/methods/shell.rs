@@ -77,7 +77,8 @@ async fn exec(session: Arc<Attached>, params: ExecParams) -> Result<Value, RpcEr
     });
     let command = session
         .session()
-        .run_for_user(&params.command, params.cwd.as_deref(), out)?;
+        .run_for_user(&params.command, params.cwd.as_deref(), out)
+        .await?;
     let command = session.running().add(id.clone(), command);
     let watched = Arc::downgrade(&session);
     tokio::spawn(async move {
@@ -128,7 +129,8 @@ async fn execute(session: Arc<Attached>, params: ExecuteParams) -> Result<Value,
     let arguments = json!({"command": params.command, "description": "Asked for by the user"});
     let running = session
         .session()
-        .run_for_user(&params.command, None, OutputSink::new(|_| {}))?;
+        .run_for_user(&params.command, None, OutputSink::new(|_| {}))
+        .await?;
     let running = session.running().add(params.request_id.clone(), running);
     let agent = session.session().clone();
     agent

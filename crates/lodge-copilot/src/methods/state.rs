@@ -108,7 +108,6 @@ async fn name_set(session: Arc<Attached>, params: NameParams) -> Result<Value, R
         return Err(RpcError::failed("Session name cannot be empty"));
     }
     session.session().rename(Some(name.to_owned())).await?;
-    session.set_named_by_person(true);
     Ok(Value::Null)
 }
 
@@ -119,13 +118,8 @@ struct SummaryParams {
 
 async fn name_set_auto(session: Arc<Attached>, params: SummaryParams) -> Result<Value, RpcError> {
     let name = params.summary.trim();
-    let taken = session.session().settings().name.is_some() && session.named_by_person();
-    if taken || name.is_empty() {
-        return Ok(json!({"applied": false}));
-    }
-    session.session().configure(Change::Name(Some(name.to_owned()))).await?;
-    session.set_named_by_person(false);
-    Ok(json!({"applied": true}))
+    let applied = !name.is_empty() && session.session().name_automatically(name.to_owned()).await?;
+    Ok(json!({"applied": applied}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -249,11 +249,18 @@ impl Session {
     }
 
     fn context(&self) -> Result<Invoked, HostError> {
-        let (size, window) = (self.context_size()?, self.settings().model.context_window);
+        let model = self.settings().model;
+        let (size, window) = (self.context_size()?, model.context_window);
+        if window == 0 {
+            return done(format!(
+                "{} keeps the conversation itself. How large its context is, is not known.",
+                model.name
+            ));
+        }
         done(format!(
             "About {} of {window} tokens ({}%): conversation {} in {} messages, system prompt {}, tools {}.",
             size.total(),
-            size.total() * 100 / window.max(1),
+            size.total() * 100 / window,
             size.conversation,
             size.messages,
             size.system,

@@ -33,23 +33,28 @@ impl Host {
                     other => other?,
                 }
             }
-            let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
             let gate = self.0.gate(id);
-            let _open = gate.lock().await;
+            let open = gate.lock().await;
             let live = self.0.live.lock().remove(id);
             if let Some(live) = live {
                 live.agent.close(Ending::Routine).await;
                 live.hub.close();
             }
-            let kept = match &self.0.keeper {
-                Some(keeper) => keeper.delete(id).await?,
-                None => false,
-            };
-            match self.remove_here(id, &about, kept)? {
-                true => Ok(()),
-                false => Err(HostError::NotFound(id.to_owned())),
-            }
+            self.delete_held(id, open).await
         })
+    }
+
+    /// Removes a session that is not in memory, while its gate is held.
+    pub(crate) async fn delete_held(&self, id: &str, _open: tokio::sync::MutexGuard<'_, ()>) -> Result<(), HostError> {
+        let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
+        let kept = match &self.0.keeper {
+            Some(keeper) => keeper.delete(id).await?,
+            None => false,
+        };
+        match self.remove_here(id, &about, kept)? {
+            true => Ok(()),
+            false => Err(HostError::NotFound(id.to_owned())),
+        }
     }
 
     /// Removes what this home has of a session that is not in memory, and tells everybody. Answers false when nobody had it.
@@ -69,6 +74,7 @@ impl Host {
         }
         self.0.automations.session_removed(id);
         self.0.schedules.removed(id);
+        self.0.unused.remove(id);
         let address = self.0.marks.get(id).address;
         self.0.marks.forget(id);
         if let Some(worktree) = &about.worktree {

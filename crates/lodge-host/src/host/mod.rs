@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Automations, Backlog, Clock, Connections, Counter, Decisions, HostError, Lifecycle, Metrics, PushSubscriptions,
-    RegisterError, SessionSummary,
+    RegisterError, SessionSummary, decided_parts,
     keeper::Keeper,
     marks::SessionMarks,
     migrate,
@@ -34,6 +34,7 @@ use crate::{
     servers::logins,
     session::{Live, Session},
     settings::Settings as HostSettings,
+    unused::{self, UnusedSessions},
 };
 
 /// How a host is set up.
@@ -94,6 +95,7 @@ pub(crate) struct Inner {
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) memories: Arc<Memories>,
     pub(crate) schedules: Arc<SessionSchedules>,
+    pub(crate) unused: Arc<UnusedSessions>,
     /// Ends what the host does by itself.
     stop: CancellationToken,
 }
@@ -140,6 +142,7 @@ impl Host {
             )),
             plugins: Arc::new(Plugins::new(&home, &registers)),
             memories: Arc::new(Memories::of_home(&home)),
+            unused: Arc::new(UnusedSessions::new(&registers, clock.clone())),
             schedules: Arc::new(SessionSchedules::new(host.clone(), &registers, clock, stop.clone())),
             marks: SessionMarks::new(&registers),
             decisions: Decisions::new(&registers),
@@ -149,6 +152,10 @@ impl Host {
             stop,
         });
         tokio::spawn(ending::evict_idle(Arc::downgrade(&inner), config.idle_after));
+        tokio::spawn(decided_parts::follow_decisions(Arc::downgrade(&inner)));
+        if inner.home.is_exclusive() {
+            tokio::spawn(unused::delete_in_time(Arc::downgrade(&inner), inner.stop.clone()));
+        }
         let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
         Ok(host)

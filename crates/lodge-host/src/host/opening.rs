@@ -114,7 +114,8 @@ impl Host {
                 session.agent().record_beside(chat)?;
             }
             if let Some(name) = session.agent().settings().name {
-                session.agent().record_beside(LodgeNamed { name: Some(name) })?;
+                let name = Some(name);
+                session.agent().record_beside(LodgeNamed { name, automatic: None })?;
             }
             if !new.additional_directories.is_empty() {
                 let further = new.additional_directories.iter();
@@ -206,6 +207,7 @@ impl Host {
             host: Arc::downgrade(&self.0),
             caller: self.1.clone(),
             mcp_files: Mutex::default(),
+            brought: Mutex::default(),
         });
         let session = Session(live);
         if self.0.keeper.is_some() {
@@ -222,6 +224,7 @@ impl Host {
 
     /// The same for a session whose files a client keeps.
     pub async fn open_stored(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
+        self.use_again(id);
         let was_live = self.live(id).is_some();
         let session = self.open_alone(id, storage).await?;
         let about = session.state().about;
@@ -235,6 +238,11 @@ impl Host {
             session.work_where(&main, &about.directories).await?;
         }
         Ok(session)
+    }
+
+    /// The same for a session that stays unused.
+    pub(crate) async fn open_unused(&self, id: &str) -> Result<Session, HostError> {
+        self.open_alone(id, &Storage::default()).await
     }
 
     fn open_alone<'a>(&'a self, id: &'a str, storage: &'a Storage) -> BoxFuture<'a, Result<Session, HostError>> {

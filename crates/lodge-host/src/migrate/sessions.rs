@@ -218,7 +218,10 @@ fn chat_events(old: &OldChat, session: Option<&str>) -> Vec<Payload> {
         born: old.born.clone(),
     };
     let name = Some(old.title.clone()).filter(|title| !title.is_empty());
-    let named = name.map(|name| LodgeNamed { name: Some(name) }.into());
+    let named = name.map(|name| {
+        let name = Some(name);
+        LodgeNamed { name, automatic: None }.into()
+    });
     std::iter::once(chat.into()).chain(named).collect()
 }
 

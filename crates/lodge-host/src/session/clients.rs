@@ -105,8 +105,13 @@ impl Session {
     }
 
     /// Runs a command for a person, in the agent's working directory unless another is named.
-    pub fn run_for_user(&self, command: &str, cwd: Option<&Path>, out: OutputSink) -> Result<UserCommand, AgentError> {
-        self.agent().run_for_user(command, cwd, out)
+    pub async fn run_for_user(
+        &self,
+        command: &str,
+        cwd: Option<&Path>,
+        out: OutputSink,
+    ) -> Result<UserCommand, AgentError> {
+        self.agent().run_for_user(command, cwd, out).await
     }
 
     /// Lets the client that provides a slash command run it, and waits for the end.

@@ -137,11 +137,23 @@ impl Session {
 
     /// Gives the session a name chosen by a person, or removes the name.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
-        self.configure(Change::Name(name)).await?;
+        self.configure(Change::Name { name, automatic: false }).await?;
         if let Some(host) = self.0.host.upgrade() {
             host.label(self, self.settings().name);
         }
         Ok(())
+    }
+
+    /// Gives the session a name that an app made up, unless a person chose its name. Answers whether it has it now.
+    pub async fn name_automatically(&self, name: String) -> Result<bool, AgentError> {
+        let name = Some(name);
+        self.configure(Change::Name { name, automatic: true }).await?;
+        Ok(!self.is_named_by_person())
+    }
+
+    /// Whether a person chose the session's name.
+    pub fn is_named_by_person(&self) -> bool {
+        self.agent().is_named_by_person()
     }
 
     /// Turns a skill, an agent or an instruction file on or off. False if it does not exist.

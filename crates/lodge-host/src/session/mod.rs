@@ -28,7 +28,7 @@ use lodge_agent::Agent;
 use parking_lot::Mutex;
 
 pub use self::{clients::Attachment, queries::SessionSettings};
-use crate::{Caller, Host, McpFiles, host::Inner, hub::Hub};
+use crate::{BroughtPlugin, Caller, Host, McpFiles, host::Inner, hub::Hub};
 
 pub(crate) struct Live {
     pub(crate) agent: Agent,
@@ -38,6 +38,8 @@ pub(crate) struct Live {
     pub(crate) caller: Option<Arc<Caller>>,
     /// The MCP servers from files that it has.
     pub(crate) mcp_files: Mutex<McpFiles>,
+    /// The plugins that a client brought to it.
+    pub(crate) brought: Mutex<Vec<BroughtPlugin>>,
 }
 
 impl Drop for Live {

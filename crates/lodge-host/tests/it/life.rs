@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lodge_events::{LodgeChat, LodgeDirectories};
+use lodge_events::{LodgeChat, LodgeDirectories, Payload};
 use lodge_host::{
-    AgentError, Answer, Approval, Change, Decision, Delivery, Ending, HostError, Lifecycle, ListFilter, McpFiles,
-    NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
+    AgentError, Answer, Approval, Change, Clock, Decision, Delivery, Ending, Host, HostError, Lifecycle, ListFilter,
+    McpFiles, NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
 };
 
-use crate::kit::{Probe, chain_of, host_at, host_on, house, log_of, shared_host_at};
+use crate::kit::{Probe, chain_of, host_after, host_at, host_on, house, log_of, shared_host_at};
 
 #[tokio::test]
 async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
@@ -440,4 +440,119 @@ async fn what_is_decided_about_files_holds_in_every_session_whoever_opens_it() {
     house.host.decisions().decide(&file.around, off).unwrap();
     let seen = is_on(&house.host.open_session(&id).await.unwrap()).await;
     assert_eq!((seen["knitter"], seen["weaver"]), (false, false));
+}
+
+#[tokio::test]
+async fn what_is_decided_for_more_than_one_session_reaches_those_that_are_open_whoever_decides_it() {
+    let house = house();
+    let skill = house.cwd().join(".github/skills/weaving");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(
+        skill.join("SKILL.md"),
+        "---\nname: weaving\ndescription: works\n---\nUp.\n",
+    )
+    .unwrap();
+    let (mut first, mut other) = (house.session().await, house.session().await);
+    for probe in [&first, &other] {
+        assert!(probe.session.skills().await.unwrap()[0].1, "it is on");
+    }
+    let switched = |payload: &Payload| match payload {
+        Payload::SessionSkillsLoaded(loaded) => Some(loaded.skills[0].enabled),
+        _ => None,
+    };
+    // What is said of one session counts more.
+    assert!(other.session.switch_skill("weaving", true).await.unwrap());
+    house.host.set_disabled_skills(&["weaving".to_owned()].into()).unwrap();
+    while first.until(switched).await {}
+    assert!(!first.session.skills().await.unwrap()[0].1);
+    house.host.set_disabled_skills(&[].into()).unwrap();
+    while !first.until(switched).await {}
+    assert!(
+        first.session.skills().await.unwrap()[0].1,
+        "it is as if nobody had decided"
+    );
+    other.turn("say hello").await;
+    assert!(other.session.skills().await.unwrap()[0].1);
+}
+
+#[tokio::test]
+async fn a_name_that_an_app_makes_up_gives_way_to_a_persons_also_after_a_restart() {
+    let house = house();
+    let session = house.session().await.session;
+    let id = session.id().to_owned();
+    let reopened = async |session: Session| {
+        drop(session);
+        assert!(house.host.close(&id).await);
+        house.host.open_session(&id).await.unwrap()
+    };
+    assert!(session.name_automatically("Textiles".into()).await.unwrap());
+    assert!(!session.is_named_by_person());
+    let session = reopened(session).await;
+    assert_eq!(session.settings().name.as_deref(), Some("Textiles"));
+    assert!(!session.is_named_by_person());
+    assert!(session.name_automatically("Cloth".into()).await.unwrap());
+    // The same name is another, if a person chooses it.
+    session.rename(Some("Cloth".into())).await.unwrap();
+    let session = reopened(session).await;
+    assert!(session.is_named_by_person());
+    assert!(!session.name_automatically("Textiles".into()).await.unwrap());
+    assert_eq!(session.settings().name.as_deref(), Some("Cloth"));
+    session.rename(None).await.unwrap();
+    assert!(session.name_automatically("Textiles".into()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_session_that_was_left_unused_is_in_no_list_and_deleted_after_a_while_unless_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let clock = Clock::by_hand(clock_start());
+    let later = |minutes: i64| clock.set(clock_start() + jiff::SignedDuration::from_mins(minutes));
+    let host = host_after(&home, &clock).await;
+    let make = async |host: &Host| {
+        let cwd = Some(dir.path().to_owned());
+        let new = NewSession {
+            cwd,
+            ..NewSession::default()
+        };
+        host.create(new).await.unwrap().id().to_owned()
+    };
+    let listed = async |host: &Host| {
+        let include_empty = true;
+        let filter = ListFilter {
+            include_empty,
+            ..ListFilter::default()
+        };
+        let page = host.list(filter).await.unwrap();
+        page.sessions
+            .into_iter()
+            .map(|session| session.id)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let (left, used) = (make(&host).await, make(&host).await);
+    let mut told = host.lifecycle();
+    host.leave_unused(&left).await.unwrap();
+    host.leave_unused(&used).await.unwrap();
+    assert_eq!(listed(&host).await, [].into());
+    for _ in 0..2 {
+        assert!(matches!(told.recv().await.unwrap(), Lifecycle::Deleted { .. }));
+    }
+    later(9);
+    drop(host.open_session(&used).await.unwrap());
+    assert_eq!(told.recv().await.unwrap(), Lifecycle::Created(used.clone()));
+    assert_eq!(listed(&host).await, [used.clone()].into());
+    host.shutdown().await;
+    drop((host, told));
+
+    // The next host sees to it.
+    let host = host_after(&home, &clock).await;
+    let mut told = host.lifecycle();
+    assert_eq!(listed(&host).await, [used.clone()].into());
+    later(11);
+    while !matches!(told.recv().await.unwrap(), Lifecycle::Deleted { id, .. } if id == left) {}
+    assert!(matches!(host.open_session(&left).await, Err(HostError::NotFound(_))));
+    assert!(host.open_session(&used).await.is_ok());
+}
+
+fn clock_start() -> lodge_events::Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
 }

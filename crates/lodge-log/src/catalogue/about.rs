@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
-    /// What a person called it, once one did.
+    /// What it was named, once it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<LodgeNamed>,
     /// Where it works beside its working directory.
@@ -48,6 +48,12 @@ impl About {
             Payload::LodgeChats(chats) => self.chats = (**chats).clone(),
             _ => {}
         }
+    }
+
+    /// Whether its name is one that an app made up.
+    pub fn has_automatic_name(&self) -> bool {
+        let is_automatic = |named: &LodgeNamed| named.automatic == Some(true);
+        self.named.as_ref().is_some_and(is_automatic)
     }
 
     /// The session that it is a chat of.

@@ -5,6 +5,11 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 use testkit::{Home, Running, events};
 
+use crate::{
+    accepted::{Client, turn},
+    strangers::{Host, Sdk},
+};
+
 /// The host of a home, as a person starts it.
 pub(crate) fn host(home: &Home) -> Running {
     let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
@@ -513,9 +518,7 @@ fn a_session_is_loaded_with_its_history_and_resumed_without() {
     assert_eq!(editor.text("agent_message_chunk"), "Look.made");
     assert_eq!(editor.call_named("create")["status"], "completed");
     assert_eq!(editor.stops(&session, "say more"), "end_turn");
-    assert!(
-        editor.text("agent_message_chunk").ends_with("made") || editor.text("agent_message_chunk").ends_with("more")
-    );
+    assert_eq!(editor.text("agent_message_chunk"), "Look.mademore");
 
     let mut other = Editor::ready(&home);
     other.call("session/resume", open);
@@ -845,28 +848,162 @@ fn a_question_outlives_the_host_and_is_asked_again_when_the_session_is_loaded() 
 }
 
 #[test]
-fn a_session_in_which_nothing_was_said_goes_with_its_editor() {
+fn a_session_in_which_nothing_was_said_is_in_no_list_until_its_editor_comes_back_and_goes_when_that_closes_it() {
     let home = Home::new();
     let _host = host(&home);
     let mut editor = Editor::ready(&home);
     let (unused, used) = (editor.new_session(), editor.new_session());
     assert_eq!(editor.stops(&used, "say hello"), "end_turn");
-    assert_eq!(home.logs().len(), 2);
     assert!(editor.running.finish().status.success());
-    assert_eq!(home.logs().len(), 1, "the host closes the connection when it is gone");
-    assert!(home.logs()[0].to_string_lossy().contains(&used));
     let mut editor = Editor::ready(&home);
+    let listed = editor.call("session/list", json!({}));
+    assert!(!listed.to_string().contains(&unused), "{listed}");
     let open = |id: &str, cwd: &Value| json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
     let cwd = editor.cwd.clone();
-    assert_eq!(
-        editor.try_call("session/load", open(&unused, &cwd)).unwrap_err()["code"],
-        -32002
-    );
+    editor.call("session/load", open(&unused, &cwd));
+    assert_eq!(editor.stops(&unused, "say later"), "end_turn");
     editor.call("session/load", open(&used, &cwd));
-    editor.call("session/close", json!({ "sessionId": used }));
+    for session in [&used, &unused] {
+        editor.call("session/close", json!({ "sessionId": session }));
+    }
+    assert_eq!(home.logs().len(), 2, "what was used stays");
     let empty = editor.new_session();
     editor.call("session/close", json!({ "sessionId": empty }));
-    assert_eq!(home.logs().len(), 1);
+    assert_eq!(home.logs().len(), 2);
+    assert_eq!(
+        editor.try_call("session/load", open(&empty, &cwd)).unwrap_err()["code"],
+        -32002
+    );
+}
+
+/// The protocol's schema: "When omitted or empty, no additional roots are activated."
+#[test]
+fn the_directories_of_a_session_are_listed_and_become_those_that_the_editor_opens_it_with() {
+    let home = Home::new();
+    let _host = host(&home);
+    let further: Vec<_> = ["one", "two"].map(|name| home.work().join(name)).into();
+    for directory in &further {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    let mut editor = Editor::ready(&home);
+    let new = json!({ "cwd": editor.cwd, "additionalDirectories": further, "mcpServers": [] });
+    let session = editor.call("session/new", new)["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(editor.stops(&session, "say hello"), "end_turn");
+    assert!(editor.running.finish().status.success());
+    let mut editor = Editor::ready(&home);
+    let listed = |editor: &mut Editor| {
+        let listed = editor.call("session/list", json!({}))["sessions"][0].clone();
+        assert_eq!((&listed["sessionId"], &listed["cwd"]), (&json!(session), &editor.cwd));
+        listed["additionalDirectories"].clone()
+    };
+    let stored = listed(&mut editor);
+    assert_eq!(stored, json!(further));
+    let mut open =
+        json!({ "sessionId": session, "cwd": editor.cwd, "additionalDirectories": stored, "mcpServers": [] });
+    editor.call("session/load", open.clone());
+    assert_eq!(listed(&mut editor), json!(further));
+    open["additionalDirectories"] = json!([further[1]]);
+    editor.call("session/resume", open.clone());
+    assert_eq!(listed(&mut editor), json!([further[1]]));
+    open.as_object_mut().unwrap().remove("additionalDirectories");
+    editor.call("session/resume", open);
+    assert_eq!(listed(&mut editor), json!([]));
+}
+
+/// An MCP server with a tool that wants a page to be visited.
+const SIGN_UP: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) answer='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) answer='{"tools":[{"name":"sign-up","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*)
+      call=$id
+      printf '%s\n' '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"mode":"url","elicitationId":"7","url":"https://pages.example/7","message":"Sign up there."}}'
+      continue ;;
+    *'"action"'*)
+      id=$call
+      case "$line" in *'"accept"'*) said=visited ;; *) said=refused ;; esac
+      answer='{"content":[{"type":"text","text":"'$said'"}]}' ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$answer"
+done
+"#;
+
+#[test]
+fn pages_that_mcp_servers_want_visited_are_shown_and_their_end_is_told() {
+    let home = Home::new();
+    let _host = host(&home);
+    let program = home.work().join("sign-up.sh");
+    std::fs::write(&program, SIGN_UP).unwrap();
+    let server = json!([{ "name": "pages", "command": "sh", "args": [program], "env": [] }]);
+    for (capabilities, mode) in [
+        (json!({ "form": {}, "url": {} }), "url"),
+        (json!({ "form": {} }), "form"),
+    ] {
+        let mut editor = Editor::with(&home, json!({ "elicitation": capabilities }));
+        let made = editor.call("session/new", json!({ "cwd": editor.cwd, "mcpServers": server }));
+        let session = made["sessionId"].as_str().unwrap().to_owned();
+        let chosen = json!({ "sessionId": session, "configId": "approval", "value": "all" });
+        editor.call("session/set_config_option", chosen);
+        let prompt = editor.prompt(&session, "call pages-sign-up {}");
+        let asked = editor.question("elicitation/create");
+        let shown = &asked["params"];
+        assert_eq!(shown["mode"], mode, "{asked}");
+        let message = shown["message"].as_str().unwrap();
+        assert!(message.starts_with("Sign up there."), "{message}");
+        // A client without pages gets the address as text.
+        assert_eq!(message.contains("https://pages.example/7"), mode == "form");
+        assert_eq!(shown["url"] == "https://pages.example/7", mode == "url");
+        let answer = match mode {
+            "url" => json!({ "action": "accept" }),
+            _ => json!({ "action": "accept", "content": {} }),
+        };
+        editor.answer(&asked, answer);
+        assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
+        let said = editor.text("agent_message_chunk");
+        assert!(said.contains("visited"), "{said}: {:#?}", editor.updates);
+        let completed: Vec<Value> = editor.asked.drain(..).collect();
+        match mode {
+            "url" => {
+                let [completed] = &completed[..] else {
+                    panic!("{completed:?}")
+                };
+                assert_eq!(completed["method"], "elicitation/complete");
+                assert_eq!(completed["params"]["elicitationId"], shown["elicitationId"]);
+            }
+            _ => assert!(completed.is_empty(), "{completed:?}"),
+        }
+    }
+}
+
+#[test]
+fn notices_and_compactions_are_shown_where_the_editor_shows_them() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::with(&home, json!({ "session": { "notices": {}, "compaction": {} } }));
+    let session = editor.new_session();
+    for prompt in ["say one", "say two", "/rewind"] {
+        assert_eq!(editor.stops(&session, prompt), "end_turn");
+    }
+    let notices = editor.told("notice");
+    let [notice] = &notices[..] else { panic!("{notices:#?}") };
+    assert_eq!(notice["severity"], "warning");
+    assert!(notice["title"].as_str().unwrap().contains("rewound"), "{notice}");
+    assert!(!editor.text("agent_message_chunk").contains("Warning"));
+    assert_eq!(editor.stops(&session, "/compact"), "end_turn");
+    let told: Vec<Value> = editor.told("compaction_update").into_iter().cloned().collect();
+    let [began, ended] = &told[..] else { panic!("{told:#?}") };
+    assert_eq!(
+        (&began["status"], &ended["status"]),
+        (&json!("in_progress"), &json!("completed"))
+    );
+    assert_eq!(began["compactionId"], ended["compactionId"]);
+    assert!(ended["summary"][0]["text"].is_string(), "{ended}");
 }
 
 #[test]
@@ -1008,14 +1145,18 @@ fn files_are_read_and_written_through_an_editor_that_offers_it() {
 fn a_session_that_is_being_made_when_its_editor_goes_is_not_kept() {
     let home = Home::new();
     let _host = host(&home);
+    let mut known = 0;
     for _ in 0..5 {
         let mut editor = Editor::ready(&home);
         let cwd = editor.cwd.clone();
         for _ in 0..3 {
             editor.send("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
         }
-        assert!(editor.running.finish().status.success());
-        assert_eq!(home.logs().len(), 0);
+        let done = editor.running.finish();
+        assert!(done.status.success());
+        // Those that the editor was told of are kept for a while.
+        known += done.lines.iter().filter(|line| line.contains("sessionId")).count();
+        assert!(home.logs().len() <= known, "{known} of {}", home.logs().len());
     }
 }
 
@@ -1046,5 +1187,82 @@ fn requests_beyond_the_bound_and_with_an_id_in_use_are_refused() {
     for _ in 0..256 {
         let answer = editor.next_answer();
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+    }
+}
+
+/// What was said and done in a session, without ids and times.
+fn conversation(home: &Home, session: &str) -> Vec<Value> {
+    let chain = |event: &&Value| !event["type"].as_str().unwrap().starts_with("lodge.");
+    let log = log_of(home, session);
+    let events = log.iter().filter(chain).filter_map(|event| {
+        let (kind, data) = (event["type"].as_str().unwrap(), &event["data"]);
+        let fields: &[&str] = match kind {
+            "user.message" | "assistant.reasoning" => &["/content"],
+            "assistant.message" => &[
+                "/content",
+                "/reasoningText",
+                "/toolRequests/0/name",
+                "/toolRequests/0/arguments",
+            ],
+            "assistant.turn_start" | "assistant.turn_end" => &["/turnId"],
+            "tool.execution_start" => &["/toolName", "/arguments"],
+            "tool.execution_complete" => &["/success", "/result/content", "/error/message"],
+            "subagent.started" => &["/agentName", "/agentDescription"],
+            "session.error" | "session.warning" => &["/message"],
+            // Faces open sessions with settings of their own.
+            _ if kind.starts_with("session.") || kind == "system.message" => return None,
+            _ => &[],
+        };
+        let values: Vec<&Value> = fields.iter().filter_map(|field| data.pointer(field)).collect();
+        Some(json!([kind, event.get("agentId").is_some(), values]))
+    });
+    let mut events: Vec<Value> = events.collect();
+    // Calls side by side start and end in any order.
+    let is_call = |event: &Value| event[0].as_str().unwrap().starts_with("tool.execution_");
+    for calls in events.chunk_by_mut(|a, b| is_call(a) && is_call(b)) {
+        calls.sort_by_key(Value::to_string);
+    }
+    events
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_script_is_the_same_conversation_whichever_face_it_comes_by() {
+    let host = Host::start_in(Home::new(), "");
+    let (mut editor, mut sdk) = (Editor::ready(&host.home), Sdk::connect(&host));
+    let mut ahp = Client::connect(&host.ahp_url(), "test").await;
+    std::fs::write(host.home.work().join("seen.txt"), "seen").unwrap();
+    for (number, script) in [
+        "stream 20 chunks",
+        "think about doors then say They open.",
+        r#"call view {"path":"seen.txt"} and glob {"pattern":"*"} then say seen"#,
+        r#"call view {"path":"missing"} then say over"#,
+        r#"start an agent "say below" then say above"#,
+        "fail with server error 2 times then say ok",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let by_acp = editor.new_session();
+        assert_eq!(editor.stops(&by_acp, script), "end_turn");
+        let mut make = || {
+            let made = sdk.call("session.create", json!({ "workingDirectory": host.home.work() }));
+            let made = made.unwrap()["sessionId"].clone();
+            // The SDKs have everything asked, unless an app wants it otherwise.
+            let all = json!({ "sessionId": made, "mode": "allow-all" });
+            sdk.call("session.permissions.setMode", all).unwrap();
+            made.as_str().unwrap().to_owned()
+        };
+        let (by_sdk, by_ahp) = (make(), make());
+        sdk.turn(&by_sdk, script);
+        let chat = ahp.subscribe(&format!("lodge:/{by_ahp}")).await["defaultChat"].clone();
+        let (chat, id) = (chat.as_str().unwrap(), format!("turn-{number}"));
+        ahp.subscribe(chat).await;
+        ahp.accepted(chat, turn(&id, script)).await;
+        ahp.ends(&id).await;
+        let expected = conversation(&host.home, &by_acp);
+        assert!(expected.len() > 3, "{expected:#?}");
+        for other in [by_sdk, by_ahp] {
+            assert_eq!(conversation(&host.home, &other), expected, "{script}");
+        }
     }
 }

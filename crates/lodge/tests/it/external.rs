@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use testkit::Home;
 
-use crate::acp::{Editor, host, log_of, selected};
+use crate::{
+    accepted::Client,
+    acp::{Editor, host, log_of, selected},
+    strangers::{Host, Sdk},
+};
 
 /// Shakes hands as an agent, and waits for a prompt.
 pub(crate) const GREETING: &str = r#"
@@ -100,6 +104,129 @@ fn another_agent_works_with_the_questions_the_files_and_the_log_of_this_host() {
     );
     let forked = home.run(["sessions", "fork", &session]);
     assert!(!forked.status.success(), "a copy would not know its conversation");
+    let before = log_of(&home, &session).len();
+    for command in ["/compact", "/clear", "/rewind"] {
+        let prompt = editor.prompt(&session, command);
+        let error = editor.wait(prompt).unwrap_err();
+        let why = error["message"].as_str().unwrap();
+        assert!(why.contains("inner is an agent of its own"), "{command}: {why}");
+    }
+    let after = log_of(&home, &session);
+    let kinds = kinds_of(&after[before..]);
+    for kind in ["lodge.rewound", "session.context_cleared", "session.compaction_start"] {
+        assert!(!kinds.contains(&kind), "{kinds:?}");
+    }
+    let prompt = editor.prompt(&session, "/context");
+    assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
+    let said = editor.text("agent_message_chunk");
+    assert!(said.contains("inner keeps the conversation itself."), "{said}");
+}
+
+#[test]
+fn an_agent_that_only_loads_its_conversation_goes_on_with_it_and_what_it_repeats_is_not_recorded() {
+    let home = Home::new();
+    let below = home.work().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let chunk = |text: &str| {
+        json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+            "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } } } })
+        .to_string()
+    };
+    let script = format!(
+        r#"
+say() {{ printf '%s\n' "$1"; }}
+read -r line; say '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":1,"agentCapabilities":{{"loadSession":true}}}}}}'
+read -r line; printf '%s\n' "$line" >> {}
+case "$line" in *session/load*) say '{}' ;; esac
+say '{{"jsonrpc":"2.0","id":2,"result":{{"sessionId":"s"}}}}'
+read -r line; say '{}'
+say '{{"jsonrpc":"2.0","id":3,"result":{{"stopReason":"end_turn"}}}}'
+while read -r line; do :; done"#,
+        home.work().join("opened").display(),
+        chunk("what was said before"),
+        chunk("new words"),
+    );
+    configure(&home, &[("loads", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "loads");
+    assert_eq!(editor.stops(&session, "go"), "end_turn");
+    // In another directory it has to be started again.
+    let load = json!({ "sessionId": session, "cwd": below, "mcpServers": [] });
+    editor.call("session/load", load);
+    assert_eq!(editor.stops(&session, "go on"), "end_turn");
+    let opened = std::fs::read_to_string(home.work().join("opened")).unwrap();
+    let opened: Vec<Value> = opened.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let methods: Vec<&Value> = opened.iter().map(|line| &line["method"]).collect();
+    assert_eq!(methods, ["session/new", "session/load"]);
+    assert_eq!(opened[1]["params"]["sessionId"], "s");
+    let log = log_of(&home, &session);
+    let said: Vec<&Value> = log
+        .iter()
+        .filter(|event| event["type"] == "assistant.message")
+        .map(|event| &event["data"]["content"])
+        .collect();
+    assert_eq!(said, ["new words", "new words"]);
+    let warned = kinds_of(&log).contains(&"session.warning");
+    assert!(!warned, "it knows the earlier conversation");
+}
+
+#[test]
+fn people_are_told_which_attachments_an_agent_does_not_take() {
+    let home = Home::new();
+    let script = format!("{GREETING}printf '%s\\n' \"$line\" > prompt.json\n{END}");
+    configure(&home, &[("plain", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "plain");
+    let prompt = json!([
+        { "type": "text", "text": "Look." },
+        { "type": "resource_link", "name": "a.rs", "uri": "file:///a.rs" },
+        { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+        { "type": "resource", "resource": { "uri": "file:///x.pdf", "blob": "aGk=", "mimeType": "application/pdf" } },
+    ]);
+    let answered = editor.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+    assert_eq!(answered["stopReason"], "end_turn");
+    let sent: Value = serde_json::from_str(&std::fs::read_to_string(home.work().join("prompt.json")).unwrap()).unwrap();
+    let kinds: Vec<&Value> = sent["params"]["prompt"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["type"])
+        .collect();
+    assert_eq!(kinds, ["text", "resource_link"]);
+    let log = log_of(&home, &session);
+    let warning = log.iter().find(|event| event["type"] == "session.warning").unwrap();
+    let message = "plain does not take these attachments, so it did not get them: image/png, x.pdf.";
+    assert_eq!(warning["data"]["message"], message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_are_in_the_lists_of_models_of_every_face_without_numbers_that_nobody_knows() {
+    let home = Home::new();
+    configure(&home, &[("helper", "/no/such/program", &[])]);
+    let host = Host::start_in(home, "");
+    let mut sdk = Sdk::connect(&host);
+    let listed = sdk.call("models.list", json!({})).unwrap();
+    let models = listed["models"].as_array().unwrap();
+    let helper = models.iter().find(|model| model["id"] == "helper").unwrap();
+    let limits = &helper["capabilities"]["limits"];
+    assert_eq!(limits["max_context_window_tokens"], 0, "{helper}");
+    let mut ahp = Client::connect(&host.ahp_url(), "test").await;
+    let root = ahp.subscribe("ahp-root://").await;
+    let models: Vec<&Value> = root["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|agent| agent["models"].as_array().unwrap())
+        .collect();
+    let helper = models.iter().find(|model| model["id"] == "helper").unwrap();
+    for number in ["maxContextWindow", "maxOutputTokens"] {
+        assert!(helper.get(number).is_none(), "{helper}");
+    }
+    let printed = host.home.run(["models"]).ok().stdout();
+    let line = printed.lines().find(|line| line.contains("helper")).unwrap();
+    assert!(!line.contains("tokens"), "{line}");
 }
 
 #[test]

@@ -291,6 +291,12 @@ fn settings(work: &Path) -> Vec<Row> {
         .in_editors(at("/listed/title", "Carpet"))
         .in_list("Carpet"),
         row(
+            "a name that an app makes up afterwards",
+            Sdk("session.name.setAuto", json!({ "summary": "Textiles" })),
+            Some((On::Session, at("/title", "Carpet"))),
+            Some(("session.name.get", has("Carpet"))),
+        ),
+        row(
             "the title, by an app",
             Sdk("session.name.set", json!({ "name": "Jumper" })),
             Some((On::Session, at("/title", "Jumper"))),
@@ -306,13 +312,15 @@ fn settings(work: &Path) -> Vec<Row> {
             ),
             Some((On::Session, at("/workingDirectories/1", uri("one")))),
             Some(("session.permissions.paths.list", at("/directories/1", path("one")))),
-        ),
+        )
+        .in_editors(at("/listed/additionalDirectories/0", path("one"))),
         row(
             "a directory, by an app",
             Sdk("session.permissions.paths.add", json!({ "path": path("two") })),
             Some((On::Session, at("/workingDirectories/2", uri("two")))),
             Some(("session.permissions.paths.list", at("/directories/2", path("two")))),
-        ),
+        )
+        .in_editors(at("/listed/additionalDirectories/1", path("two"))),
         row(
             "that it was read",
             Ahp(On::Session, json!({ "type": "session/isReadChanged", "isRead": true })),
@@ -374,7 +382,7 @@ fn settings(work: &Path) -> Vec<Row> {
                 json!({ "disabledSkills": ["dyeing"] }),
             ),
             Some((On::Session, named("dyeing", "/enabled", false))),
-            None,
+            Some(("session.skills.list", named("dyeing", "/enabled", false))),
         ),
         row(
             "a schedule",
@@ -531,20 +539,17 @@ impl Lookers {
 
     /// An editor that has the session open, and what it was told then.
     fn editor(&mut self, home: &Home) -> (Editor, Value) {
-        let listed = json!({ "sessionId": self.session });
-        let paths = self.sdk.call("session.permissions.paths.list", listed).unwrap();
-        // The first is where it works.
-        let further: Vec<&Value> = paths["directories"].as_array().unwrap().iter().skip(1).collect();
         let mut editor = Editor::ready(home);
-        let open =
-            json!({ "sessionId": self.session, "cwd": self.work, "additionalDirectories": further, "mcpServers": [] });
-        let mut seen = editor.call("session/load", open);
         let listed = editor.call("session/list", json!({}));
         let mut listed = listed["sessions"].as_array().unwrap().iter();
-        seen["listed"] = listed
-            .find(|line| line["sessionId"] == self.session)
-            .cloned()
-            .unwrap_or_default();
+        let listed = listed.find(|line| line["sessionId"] == self.session);
+        let listed = listed.cloned().unwrap_or_default();
+        let mut open = json!({ "sessionId": self.session, "cwd": self.work, "mcpServers": [] });
+        if let Some(further) = listed.get("additionalDirectories") {
+            open["additionalDirectories"] = further.clone();
+        }
+        let mut seen = editor.call("session/load", open);
+        seen["listed"] = listed;
         (editor, seen)
     }
 
@@ -714,6 +719,7 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
         "the approval mode, by an app",
         "the approval mode, by an editor",
         "the title, by AHP",
+        "a name that an app makes up afterwards",
         "a message that waits, by AHP",
         "a message that waits, by an app",
         "other words for a message that waits",

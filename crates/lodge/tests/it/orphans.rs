@@ -82,3 +82,26 @@ fn kill_9_of_the_host_leaves_no_process_behind() {
         settle(what, word, 0);
     }
 }
+
+/// An agent that does not care for the end of its input, nor for a request to end.
+const AGENT: &str = r#"
+trap '' TERM HUP INT
+say() { printf '%s\n' "$1"; }
+read -r line; say '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+read -r line; say '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}'
+read -r line
+sleep "$1"
+exit
+"#;
+
+#[test]
+fn kill_9_of_the_host_ends_a_hosted_agent_that_does_not_listen() {
+    let home = Home::new();
+    let word = unique();
+    crate::external::configure(&home, &[("stubborn", "/bin/sh", &["-c", AGENT, "agent", &word])]);
+    let mut host = home.start(["run", "--yolo", "--json", "--model", "stubborn", "go"]);
+    // The shell has the word among its arguments, too.
+    settle("the agent", &word, 2);
+    host.kill();
+    settle("the agent", &word, 0);
+}

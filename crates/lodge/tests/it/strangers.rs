@@ -203,7 +203,7 @@ impl Sdk {
         }
     }
 
-    fn turn(&mut self, session: &str, text: &str) {
+    pub(crate) fn turn(&mut self, session: &str, text: &str) {
         self.waiting.clear();
         let params = json!({ "sessionId": session, "prompt": text });
         self.call("session.send", params).unwrap();

@@ -336,25 +336,28 @@ fn programs(home: &Home, keyring: bool) -> std::path::PathBuf {
 #[test]
 fn a_key_that_is_not_typed_after_all_leaves_a_terminal_that_shows_what_is_typed() {
     use rustix::termios::{LocalModes, tcgetattr};
-    let home = Home::new();
-    let mut terminal = Terminal::start(&mut home.command(["setup"]));
-    let shows = |terminal: &Terminal| {
-        tcgetattr(&terminal.keys)
-            .unwrap()
-            .local_modes
-            .contains(LocalModes::ECHO)
-    };
-    terminal.until("Look for model servers");
-    terminal.press("n\r");
-    terminal.until("1. openai");
-    terminal.press("1\r");
-    terminal.until("Key (not shown");
-    assert!(!shows(&terminal));
-    terminal.press("half a k\x03");
-    terminal.until("Nothing was changed.");
-    assert!(!terminal.child.wait().unwrap().success());
-    assert!(shows(&terminal));
-    assert!(!terminal.shown.contains("half"), "{}", terminal.shown);
+    // Editors start it the second way.
+    for words in [&["setup"][..], &["acp", "--setup"]] {
+        let home = Home::new();
+        let mut terminal = Terminal::start(&mut home.command(words));
+        let shows = |terminal: &Terminal| {
+            tcgetattr(&terminal.keys)
+                .unwrap()
+                .local_modes
+                .contains(LocalModes::ECHO)
+        };
+        terminal.until("Look for model servers");
+        terminal.press("n\r");
+        terminal.until("1. openai");
+        terminal.press("1\r");
+        terminal.until("Key (not shown");
+        assert!(!shows(&terminal));
+        terminal.press("half a k\x03");
+        terminal.until("Nothing was changed.");
+        assert!(!terminal.child.wait().unwrap().success());
+        assert!(shows(&terminal));
+        assert!(!terminal.shown.contains("half"), "{}", terminal.shown);
+    }
 }
 
 #[test]

@@ -170,6 +170,7 @@ pub(super) fn beside() -> Vec<Payload> {
         .into(),
         LodgeNamed {
             name: text("The carpet"),
+            automatic: Some(true),
         }
         .into(),
         LodgeDirectories {
