@@ -358,6 +358,7 @@ async fn a_client_that_does_not_answer_does_not_keep_its_message_from_the_model(
     let models = ModelServer::rehearsing();
     let limits = Limits {
         client_answer: Duration::from_millis(50),
+        person_answer: Duration::from_millis(50),
         ..Limits::default()
     };
     let house = house_of_with(&models, limits).await;
@@ -370,12 +371,14 @@ async fn a_client_that_does_not_answer_does_not_keep_its_message_from_the_model(
     assert!(heard(&models).contains("did not answer in time"), "{}", heard(&models));
     // One that asks for what another one has is told so, too.
     let mut b = house.client("b").await;
-    let read = json!({ "channel": crate::kit::ROOT, "uri": "virtual://a/x" });
-    let error = b.request("resourceRead", read).await.unwrap_err();
-    assert!(
-        error["message"].as_str().unwrap().contains("does not answer"),
-        "{error}"
-    );
+    for method in ["resourceRead", "resourceRequest"] {
+        let asked = json!({ "channel": crate::kit::ROOT, "uri": "virtual://a/x" });
+        let error = b.request(method, asked).await.unwrap_err();
+        assert!(
+            error["message"].as_str().unwrap().contains("does not answer"),
+            "{method}: {error}"
+        );
+    }
 }
 
 #[tokio::test]
