@@ -95,6 +95,16 @@ async fn no_message_is_refused_for_an_attachment_and_people_see_it_as_it_was_sen
         serve_until_end(&mut a, &chat, &turn, &[]).await;
         assert_eq!(shown(&mut a, &chat, at).await, attachments);
     }
+    // Editors cannot open a chat that names anything without a slash.
+    let mut editor = house.editor("editor").await;
+    let state = editor.subscribe(&chat).await["state"].to_string();
+    for named in [
+        "untitled:/Untitled-1",
+        "output:/extension-output-x-1",
+        "git:/not/here/main.rs",
+    ] {
+        assert!(state.contains(&format!(r#""uri":"{named}"#)), "{named}: {state}");
+    }
     // Also in the seed's dialect, and after the host was away.
     let (session, _) = a.session(&uuid(2)).await;
     let mut seed = house.client_of("seed", "0.1.0").await;
