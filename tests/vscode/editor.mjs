@@ -13,6 +13,8 @@ const SETTINGS = {
   "security.workspace.trust.enabled": false,
   "telemetry.telemetryLevel": "off",
   "workbench.startupEditor": "none",
+  // The ports of everything else on this machine would be announced over the page.
+  "remote.autoForwardPorts": false,
   "chat.tools.terminal.autoExpandFailures": true,
 };
 
@@ -80,6 +82,18 @@ export class Editor {
     await this.page.locator(".interactive-request", { hasText: text.slice(0, 24) }).last().waitFor();
   }
 
+  /** Presses the button that allows what is asked. */
+  async allow() {
+    await this.page.getByRole("button", { name: /^Allow/ }).and(this.page.locator(":visible")).first().click();
+  }
+
+  /** Runs a command of the palette. */
+  async command(name) {
+    await this.page.keyboard.press("F1");
+    await this.page.keyboard.insertText(name);
+    await this.page.locator(".quick-input-widget:visible .monaco-list-row", { hasText: name }).first().click();
+  }
+
   /** Stops the turn that runs. */
   async cancel() {
     const stop = this.page.locator(".interactive-input-part .codicon-stop-circle:visible").first();
@@ -89,9 +103,7 @@ export class Editor {
 
   /** Opens a session from the list: a page that is loaded again begins a new one. */
   async reopen(title) {
-    await this.page.keyboard.press("F1");
-    await this.page.keyboard.insertText("Show Agent Sessions Sidebar");
-    await this.page.locator(".quick-input-widget:visible .monaco-list-row", { hasText: "Show Agent Sessions Sidebar" }).first().click();
+    await this.command("Show Agent Sessions Sidebar");
     await this.shot("sessions");
     await this.page.locator(".agent-session-item:visible", { hasText: title }).first().click();
     await this.page.locator(".interactive-response:visible").first().waitFor();

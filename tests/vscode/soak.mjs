@@ -21,11 +21,20 @@ const editor = await Editor.start(host);
 const { page } = editor;
 const note = () => readFileSync(join(host.work, "note.txt"), "utf8");
 
-/** The first event of a type in the log of the only session. */
-function told(type) {
+/** The lines of the log of the only session. */
+function events() {
   const [session] = readdirSync(join(host.home, "session-state"));
-  const events = readFileSync(join(host.home, "session-state", session, "events.jsonl"), "utf8");
-  return events.split("\n").find((line) => line.includes(`"type":"${type}"`));
+  return readFileSync(join(host.home, "session-state", session, "events.jsonl"), "utf8").split("\n");
+}
+
+/** The first event of a type. */
+function told(type) {
+  return events().find((line) => line.includes(`"type":"${type}"`));
+}
+
+/** The last one. */
+function toldLast(type) {
+  return events().findLast((line) => line.includes(`"type":"${type}"`));
 }
 
 /** A file whose two sides have different paths would be shown as renamed. */
@@ -43,6 +52,40 @@ const steps = {
     await editor.answers("I see it.");
     await page.locator(".interactive-request", { hasText: "note.txt" }).waitFor();
     assert.match(told("user.message"), /"attachments":\[\{[^\]]*note\.txt/);
+    const pickers = page.locator(".interactive-input-part:visible").getByText("Rehearsal (offline)");
+    assert.equal(await pickers.count(), 1, "the model is offered once");
+  },
+  async "a question is asked once and answered"() {
+    await editor.say('ask "Which colour?" choices red, blue');
+    const asked = page.getByText(/^Which colour\?/).and(page.locator(":visible"));
+    await asked.first().waitFor();
+    await editor.shot("question");
+    assert.equal(await asked.count(), 1, "the question is in view once");
+    await page.locator("[role=option]:visible", { hasText: "blue" }).first().click();
+    await editor.answers("User selected: blue");
+  },
+  async "a new file is approved with its text in view"() {
+    await editor.say('call create {"path":"new.txt","file_text":"fresh"} then say The file is made.');
+    await page.getByLabel("1 file created, 1 lines added, 0 lines removed").and(page.locator(":visible")).first().waitFor();
+    await page.locator("[aria-label='View All Changes']:visible").first().click();
+    await page.locator(".monaco-editor:visible", { hasText: "fresh" }).first().waitFor();
+    await editor.shot("new");
+    await editor.allow();
+    await editor.answers("The file is made.");
+    assert.equal(readFileSync(join(host.work, "new.txt"), "utf8"), "fresh");
+    execFileSync("rm", [join(host.work, "new.txt")]);
+  },
+  async "a text in no file goes with the message"() {
+    await editor.command("File: New Untitled Text File");
+    await page.locator(".editor-instance .monaco-editor:visible").first().click();
+    // The first line is its name.
+    await page.keyboard.insertText("fruit\nthe medlar");
+    await page.getByLabel(/^Add file:.*Untitled-1 to context/).click();
+    await editor.say("say I read it.");
+    await editor.answers("I read it.");
+    await editor.shot("untitled");
+    assert.match(toldLast("user.message"), /the medlar/);
+    await editor.command("View: Revert and Close Editor");
   },
   async "an edit is approved with its difference in view"() {
     await editor.say('call edit {"path":"note.txt","old_str":"two","new_str":"zwei"} then say The edit is made.');
@@ -53,19 +96,19 @@ const steps = {
     await editor.shot("difference");
     await nothingIsRenamed();
     assert.equal(note(), "one\ntwo\nthree\n");
-    await page.getByRole("button", { name: "Allow", exact: true }).and(page.locator(":visible")).first().click();
+    await editor.allow();
     await editor.answers("The edit is made.");
     assert.equal(note(), "one\nzwei\nthree\n");
   },
   async "a command shows its terminal"() {
     await editor.say('call bash {"command":"touch made; seq 1 200"} then say It counted.');
-    const allow = page.getByRole("button", { name: /^Allow/ }).and(page.locator(":visible")).first();
-    await allow.waitFor();
+    await page.getByRole("button", { name: /^Allow/ }).and(page.locator(":visible")).first().waitFor();
     await editor.shot("command");
-    await allow.click();
+    await editor.allow();
     await editor.answers("It counted.");
     await page.locator(".interactive-response", { hasText: "It counted." }).getByText("touch made").first().click();
-    await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "200" }).first().waitFor();
+    // Near the end of the output, and not in the command.
+    await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "199" }).first().waitFor();
   },
   async "a dangerous command says what is dangerous, and is not run"() {
     await editor.say('call bash {"command":"git push --force origin main"} then say It was not pushed.');
@@ -108,9 +151,9 @@ const steps = {
     await editor.shot("killed");
     await host.restart();
     await editor.answers("it counts as interrupted");
-    await editor.shot("back");
     assert.match((await editor.conversation()).join("\n"), /11\.\.\. 12\.\.\. .*Try Again/s);
     await page.locator(".agent-session-item:visible", { hasText: "Working" }).waitFor({ state: "hidden" });
+    await editor.shot("back");
     await editor.say("say Back again.");
     await editor.answers("Back again.");
     await editor.rests();

@@ -196,6 +196,18 @@ pub struct ExitPlanAnswer {
     pub feedback: Option<String>,
 }
 
+impl ExitPlanAnswer {
+    /// What happens now: the chosen action, or the one that an approval without a choice means.
+    pub fn action(&self) -> Option<&str> {
+        match (&self.selected_action, self.approved) {
+            (Some(action), _) => Some(action),
+            (None, true) if self.auto_approve_edits == Some(true) => Some("autopilot"),
+            (None, true) => Some("interactive"),
+            (None, false) => None,
+        }
+    }
+}
+
 /// An open question, for clients that list them.
 #[derive(Debug, Clone)]
 pub struct PendingQuestion {

@@ -642,7 +642,7 @@ impl Agent {
             &question,
             question.message.clone(),
         );
-        let waiting = self.shared.open_question(opened.private())?;
+        let waiting = self.shared.open_question(opened.showing(&question).private())?;
         let event = self.record(question).await?;
         self.shared.pending.asked(&id, event);
         let answer = match waiting.await {

@@ -333,8 +333,7 @@ impl Shared {
         if let Some(Answer::Elicitation(ElicitationAnswer { action, content })) = earlier {
             return Some(Box::pin(std::future::ready(McpAnswer { action, content })));
         }
-        let waiting = self.open_question(question).ok()?;
-        let event = self.recorder.record(ElicitationRequested {
+        let shown = ElicitationRequested {
             request_id: request_id.clone(),
             tool_call_id: form.call_id,
             elicitation_source: server.map(str::to_owned),
@@ -345,7 +344,9 @@ impl Shared {
             }),
             requested_schema: form.schema.and_then(|schema| serde_json::from_value(schema).ok()),
             url: form.url,
-        });
+        };
+        let waiting = self.open_question(question.showing(&shown)).ok()?;
+        let event = self.recorder.record(shown);
         self.pending.asked(&request_id, event.ok()?);
         let mut end = FormEnd {
             shared: Arc::downgrade(self),

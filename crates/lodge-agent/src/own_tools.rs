@@ -145,15 +145,16 @@ impl Call<'_> {
         if let Some(Answer::ExitPlan(answer)) = shared.earlier_answer(&asked) {
             return self.plan_answered(question.request_id, answer);
         }
-        let waiting = shared.open_question(asked)?;
-        let event = shared.recorder.record(ExitPlanModeRequested {
+        let shown = ExitPlanModeRequested {
             request_id: question.request_id.clone(),
             summary: question.summary.clone(),
             plan_content: question.plan_content.clone(),
             actions: question.actions.iter().map(|action| action.as_str().into()).collect(),
             recommended_action: question.recommended_action.as_str().into(),
             model: Some(shared.settings.lock().model.info().id.clone()),
-        })?;
+        };
+        let waiting = shared.open_question(asked.showing(&shown))?;
+        let event = shared.recorder.record(shown)?;
         shared.pending.asked(&question.request_id, event);
         for client in shared.clients.lock().calls(|can| can.exit_plan_mode) {
             let asked = client.exit_plan_mode(question.clone());
@@ -172,13 +173,7 @@ impl Call<'_> {
     }
 
     fn plan_answered(&self, request_id: String, mut answer: ExitPlanAnswer) -> Result<Outcome, Stop> {
-        if answer.approved && answer.selected_action.is_none() {
-            let action = match answer.auto_approve_edits {
-                Some(true) => "autopilot",
-                _ => "interactive",
-            };
-            answer.selected_action = Some(action.into());
-        }
+        answer.selected_action = answer.action().map(str::to_owned);
         self.turn.shared.recorder.record(ExitPlanModeCompleted {
             request_id,
             approved: Some(answer.approved),

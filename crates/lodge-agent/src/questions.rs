@@ -98,6 +98,8 @@ pub(crate) struct Question {
     pub(crate) about: About,
     /// The question in short.
     pub(crate) message: String,
+    /// What people are shown, where its tool call does not say it.
+    pub(crate) shown: Option<Value>,
 }
 
 impl Question {
@@ -118,7 +120,14 @@ impl Question {
                 is_private: false,
             },
             message: message.into(),
+            shown: None,
         }
+    }
+
+    /// With what people are shown.
+    pub(crate) fn showing(mut self, shown: &impl Serialize) -> Self {
+        self.shown = serde_json::to_value(shown).ok();
+        self
     }
 
     /// The answer is only for the server that asks.
@@ -175,6 +184,7 @@ impl Shared {
             kind,
             about,
             message,
+            shown,
         } = question;
         let recorded = kind.recorded().map(|kind| LodgeQuestion {
             request_id: request_id.clone(),
@@ -182,6 +192,7 @@ impl Shared {
             tool_call_id: about.tool_call_id.clone(),
             digest: about.digest.clone(),
             message,
+            shown,
         });
         let waiting = self.pending.open_about(&request_id, kind, about);
         if let Some(recorded) = recorded

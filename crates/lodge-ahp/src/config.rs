@@ -87,6 +87,8 @@ pub struct Limits {
     pub directory_entries: usize,
     /// How long a client may take to answer a request of the host, unless it has to ask a person.
     pub client_answer: Duration,
+    /// How long it may take if it has to ask one.
+    pub person_answer: Duration,
     /// How long a client's tools wait for it after its connection broke.
     pub client_grace: Duration,
     /// How long a session that nobody watches stays open here.
@@ -123,6 +125,7 @@ impl Default for Limits {
             watches: 64,
             directory_entries: 100_000,
             client_answer: Duration::from_secs(30),
+            person_answer: Duration::from_secs(300),
             client_grace: Duration::from_secs(30),
             unwatched: Duration::from_secs(60),
             terminals: 64,

@@ -8,7 +8,7 @@ use lodge_host::{Session, tool_calls::DiffSide};
 
 use crate::{
     face::Face,
-    projection::{Proposed, difference_in, said_in, side_named},
+    projection::{Proposed, Said, Side, difference_in, said_in, side_named},
 };
 
 pub(crate) struct ToolContent {
@@ -26,7 +26,7 @@ impl ToolContent {
 /// The content of this name in a session.
 pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<ToolContent> {
     face.open_born(session).await.ok()?;
-    if let Some((call, side)) = side_named(name)
+    if let Some(Side { call, side, at: 0 }) = side_named(name)
         && let Some(found) = proposed(face, session, call, side).await
     {
         return Some(found);
@@ -41,7 +41,7 @@ pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<
             continue;
         };
         let found = match side_named(name) {
-            Some((call, side)) => edited(&session, call.to_owned(), side).await,
+            Some(side) => edited(&session, side).await,
             None => said(&session, name).await,
         };
         if found.is_some() {
@@ -76,8 +76,9 @@ async fn proposed(face: &Face, session: &str, call: &str, side: DiffSide) -> Opt
 }
 
 /// What a call made of a file. What is not kept any more is shown as far as the log tells.
-async fn edited(session: &Session, call: String, side: DiffSide) -> Option<ToolContent> {
-    let diff = session.find_last(move |event| difference_in(event, &call)).await?;
+async fn edited(session: &Session, Side { call, side, at }: Side<'_>) -> Option<ToolContent> {
+    let call = call.to_owned();
+    let diff = session.find_last(move |event| difference_in(event, &call, at)).await?;
     let sides = session.sides_of(diff.path.clone(), diff.text.clone()).await.ok()?;
     Some(ToolContent::file(match (sides, side) {
         (Some((before, _)), DiffSide::Before) => before,
@@ -86,13 +87,17 @@ async fn edited(session: &Session, call: String, side: DiffSide) -> Option<ToolC
     }))
 }
 
-/// One part of what a call said.
+/// One part of what a call said, or all of it.
 async fn said(session: &Session, name: &str) -> Option<ToolContent> {
-    let (call, at) = name.rsplit_once('-')?;
-    let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
-    let (data, kind) = session.find_last(move |event| said_in(event, &call, at)).await?;
+    let (call, part) = name.rsplit_once('-')?;
+    let (call, part) = (call.to_owned(), part.to_owned());
+    let (said, kind) = session.find_last(move |event| said_in(event, &call, &part)).await?;
+    let bytes = match said {
+        Said::Text(text) => text.into_bytes(),
+        Said::Bytes(data) => STANDARD.decode(data).ok()?,
+    };
     Some(ToolContent {
-        bytes: STANDARD.decode(data).ok()?,
+        bytes,
         kind: Some(kind),
     })
 }

@@ -93,6 +93,29 @@ pub(crate) fn session_of_content(uri: &str) -> Option<(&str, String)> {
     Some((session, name))
 }
 
+/// A state for editors of the VS Code family. They cannot open a session that names anything by an address without a slash, such as
+/// `untitled:Untitled-1`, although they attach such things themselves. They get it with one.
+pub(crate) fn with_slashes(json: &str) -> String {
+    const KEY: &str = "\"uri\":\"";
+    let mut parts = json.split(KEY);
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        all.push_str(KEY);
+        let scheme = part
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"+.-".contains(c))
+            .unwrap_or_default();
+        match part[scheme..].strip_prefix(':') {
+            Some(rest) if scheme > 0 && !rest.starts_with(['/', '?', '#', '"']) => {
+                all.push_str(&part[..scheme]);
+                all.push_str(":/");
+                all.push_str(rest);
+            }
+            _ => all.push_str(part),
+        }
+    }
+    all
+}
+
 /// The session that a default chat's URI names.
 pub(crate) fn session_of_default_chat(chat: &str) -> Option<String> {
     let encoded = chat.strip_prefix("ahp-chat://default/")?;
@@ -122,6 +145,31 @@ mod tests {
             session_of_content(&uri),
             Some(("copilot:/x", "call 1-before/a.txt".to_owned()))
         );
+    }
+
+    #[test]
+    fn editors_get_addresses_with_a_slash_and_all_else_as_it_is() {
+        for (state, expected) in [
+            (r#"{"uri":"untitled:a","b":1}"#, r#"{"uri":"untitled:/a","b":1}"#),
+            (
+                r#"[{"uri":"a+b:c"},{"uri":"output:d"}]"#,
+                r#"[{"uri":"a+b:/c"},{"uri":"output:/d"}]"#,
+            ),
+        ] {
+            assert_eq!(with_slashes(state), expected);
+        }
+        for same in [
+            r#"{"uri":"file:///a"}"#,
+            r#"{"uri":"git:/a?b"}"#,
+            r#"{"uri":"a:?b"}"#,
+            r#"{"uri":"a:"}"#,
+            r#"{"uri":""}"#,
+            r#"{"uri":"no address: at all"}"#,
+            r#"{"text":"\"uri\":\"untitled:a\""}"#,
+            r#"{"uri"#,
+        ] {
+            assert_eq!(with_slashes(same), same);
+        }
     }
 
     #[test]

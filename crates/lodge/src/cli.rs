@@ -61,7 +61,9 @@ pub(crate) enum Command {
   lodge serve
   lodge serve --port 9000
   lodge serve --listen 0.0.0.0:8764   # needs TLS: lodge tls init
-  lodge serve --stop")]
+  lodge serve --stop
+
+Copilot SDK apps connect with RuntimeConnection.forUri(\"127.0.0.1:8765\"); SDKs before 1.0 with cliUrl.")]
     Serve(ServeCommand),
     /// Look at a fleet: its hosts, its sessions; drain a host
     #[cfg(feature = "fleet")]
@@ -407,7 +409,7 @@ pub(crate) struct ServeArgs {
     /// Unix socket for AHP clients, instead of a port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "listen"])]
     pub(crate) socket: Option<PathBuf>,
-    /// Port for Copilot SDK apps; 0 picks a free one [default: 8765, or a free one if that is taken]
+    /// Port for Copilot SDK apps (RuntimeConnection.forUri); 0 picks a free one [default: 8765, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     pub(crate) sdk_port: Option<u16>,
     /// TLS certificate, in PEM

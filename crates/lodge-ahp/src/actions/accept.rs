@@ -16,7 +16,7 @@ use super::{
     plan::{After, Before, NoChange, Plan},
     queue::change_queue,
     refusal::{DirectoryRefusal, TurnRefusal},
-    rules::{check, parse},
+    rules::{check, duration_of},
 };
 use crate::{
     face::{Face, Held, Inner},
@@ -61,6 +61,8 @@ pub(super) struct Asked<'a> {
     pub(super) peer: &'a Peer,
     pub(super) channel: &'a str,
     pub(super) action: &'a Value,
+    /// The same, read.
+    pub(super) read: Result<StateAction, Refusal>,
     pub(super) raw: &'a RawValue,
     pub(super) origin: &'a Origin,
     pub(super) added: Option<Result<PathBuf, DirectoryRefusal>>,
@@ -151,6 +153,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         raw,
         origin,
         ref added,
+        ref read,
     } = *request;
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
@@ -195,12 +198,20 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         speaker: MessageKind::User,
         added: added.clone(),
     };
-    let checked = parse(inner, &channel, action.clone(), kind).and_then(|mut action| {
-        let plan = check(inner, &dispatch, &mut action)?;
-        Ok((action, plan))
-    });
-    let (action, mut plan) = match checked {
-        Ok(checked) => checked,
+    let mut action = match read {
+        Ok(action) => action.clone(),
+        Err(reason) => {
+            inner.core.reject(conn, asked, &raw, origin, reason);
+            return Verdict::Settled;
+        }
+    };
+    if let StateAction::ChatTurnCancelled(cancelled) = &mut action
+        && duration_of(request.action).is_none()
+    {
+        cancelled.duration = inner.running_for(&channel);
+    }
+    let mut plan = match check(inner, &dispatch, &mut action) {
+        Ok(plan) => plan,
         Err(reason) => {
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;

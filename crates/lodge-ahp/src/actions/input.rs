@@ -163,14 +163,11 @@ pub(super) fn completed(
         .and_then(|talk| talk.projector().question(&action.request_id));
     let (request_id, question) = asked.ok_or(AnswerRefusal::Over)?;
     let answer = match question {
-        Question::UserInput => {
-            let (answer, was_freeform) = match (accepted, one_answer(&answers)) {
-                (true, Some(given)) => given,
-                _ => ("The user did not answer.".to_owned(), true),
-            };
-            Answer::UserInput(UserInputAnswer { answer, was_freeform })
-        }
-        Question::Elicitation => {
+        Question::UserInput => Answer::UserInput(match (accepted, one_answer(&answers)) {
+            (true, Some((answer, was_freeform))) => UserInputAnswer { answer, was_freeform },
+            _ => UserInputAnswer::left_open(),
+        }),
+        Question::Elicitation { .. } => {
             let word = match action.response {
                 ChatInputResponseKind::Accept => "accept",
                 ChatInputResponseKind::Decline => "decline",

@@ -156,6 +156,8 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         peer,
         channel: &channel,
         action: &action,
+        // Before anybody waits for the state.
+        read: rules::parse(action.clone()),
         raw: &params.action,
         origin: &origin,
         added: directories::added(&action).await,

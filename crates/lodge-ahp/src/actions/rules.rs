@@ -27,13 +27,18 @@ pub(crate) fn fill_lists(action: &mut Value) {
 }
 
 /// Reads an action. The official type takes a known action with a wrong payload for an unknown one; here that is said.
-pub(super) fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<StateAction, Refusal> {
+pub(super) fn parse(mut action: Value) -> Result<StateAction, Refusal> {
+    let kind = action
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    let kind = &*kind;
+    let duration = duration_of(&action);
     if let Some(map) = action.as_object_mut() {
-        // Scripts send fractions of milliseconds, and clients of older dialects none at all.
-        if matches!(kind, "chat/turnCancelled") {
-            let given = map.get("duration").and_then(Value::as_f64);
-            let duration = given.unwrap_or_else(|| inner.running_for(channel)).max(0.0);
-            map.insert("duration".to_owned(), (duration as i64).into());
+        // Scripts send fractions of milliseconds, and clients of older dialects none at all: theirs is told by the state.
+        if kind == "chat/turnCancelled" {
+            map.insert("duration".to_owned(), (duration.unwrap_or_default() as i64).into());
         }
         if kind == "chat/turnStarted" && !map.contains_key("startedAt") {
             map.insert(
@@ -51,6 +56,11 @@ pub(super) fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str)
         Ok(action) => Ok(action),
         Err(error) => Err(error.into()),
     }
+}
+
+/// For how long a client says that a turn ran.
+pub(super) fn duration_of(action: &Value) -> Option<f64> {
+    action.get("duration")?.as_f64().map(|duration| duration.max(0.0))
 }
 
 fn is_known(kind: &str) -> bool {
@@ -98,11 +108,11 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
 
 impl Inner {
     /// For how long the running turn of a chat has been running, in milliseconds.
-    fn running_for(&self, chat: &str) -> f64 {
+    pub(super) fn running_for(&self, chat: &str) -> i64 {
         let active = self.core.head(chat).and_then(|head| head.active_turn.as_ref());
         let started = active.and_then(|turn| turn.started_at.parse::<lodge_events::Timestamp>().ok());
-        started.map_or(0.0, |started| {
-            (lodge_events::Timestamp::now().as_millisecond() - started.as_millisecond()) as f64
+        started.map_or(0, |started| {
+            (lodge_events::Timestamp::now().as_millisecond() - started.as_millisecond()).max(0)
         })
     }
 }

@@ -381,9 +381,11 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
             .ok_or_else(|| RpcError::params(format!("there is no turn {before:?}")))?,
         None => turns.len(),
     };
-    let limit = params
-        .limit
-        .map_or(PAGE, |limit| usize::try_from(limit.0).unwrap_or(PAGE).min(PAGE));
+    let limit = match params.limit {
+        // A page without turns would have no next one.
+        Some(rpc::Whole(0)) => return Err(RpcError::params("a limit is at least 1")),
+        limit => limit.map_or(PAGE, |limit| usize::try_from(limit.0).unwrap_or(PAGE).min(PAGE)),
+    };
     let start = end.saturating_sub(limit);
     let page: Vec<Value> = store
         .json_of(start..end)

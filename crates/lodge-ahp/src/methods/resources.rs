@@ -132,7 +132,8 @@ pub(super) async fn read(request: &Request<'_>) -> Result<Reply, RpcError> {
     let kind = told.or_else(|| content_type(&params.uri).map(str::to_owned));
     let contents = match kept {
         Some(content) => {
-            let wanted = content.kind.map_or(wanted, |_| Some(Encoding::Base64));
+            let is_binary = content.kind.is_some_and(|kind| !is_text(&kind));
+            let wanted = if is_binary { Some(Encoding::Base64) } else { wanted };
             Contents::of_bytes(content.bytes, wanted)
         }
         None => {
@@ -187,6 +188,10 @@ fn encoding(name: &str) -> Result<Encoding, RpcError> {
             "unknown encoding {other:?}: use \"utf-8\" or \"base64\""
         ))),
     }
+}
+
+fn is_text(kind: &str) -> bool {
+    kind.starts_with("text/") || kind == "application/json"
 }
 
 /// Kinds that clients show by themselves; all else they tell by the name.

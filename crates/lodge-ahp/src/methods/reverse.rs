@@ -1,7 +1,5 @@
 //! Resources that clients own: `virtual://<clientId>/…`. Whoever asks for one is answered by its owner, through the host.
 
-use std::time::Duration;
-
 use serde_json::{Value, value::RawValue};
 
 use super::{Method, Request};
@@ -12,9 +10,6 @@ use crate::{
 };
 
 const SCHEME: &str = "virtual://";
-
-/// How long a client may take that has to ask a person.
-const PERSON: Duration = Duration::from_secs(300);
 
 /// The client that owns a resource.
 fn owner(uri: &str) -> Option<String> {
@@ -53,27 +48,30 @@ async fn ask(method: &Method, request: &Request<'_>, owner: &str) -> RpcResult {
 
 /// Asks a client for something.
 pub(crate) async fn call_client(face: &Face, owner: &str, method: &str, params: &str) -> RpcResult {
-    let conn = {
+    let found = {
         let inner = face.inner.lock();
-        let mut conns = inner.core.conns.values();
-        // The seed's dialect asks clients for nothing but access.
-        let fits = |dialect: Dialect| dialect == Dialect::Modern || method == "resourceRequest";
-        conns
-            .find(|conn| {
-                conn.peer()
-                    .is_some_and(|peer| *peer.client == *owner && fits(peer.dialect))
-            })
-            .cloned()
+        let conns = inner.core.conns.values();
+        let own = conns.filter_map(|conn| {
+            let peer = conn.peer().filter(|peer| *peer.client == *owner)?;
+            // The seed's dialect asks clients for nothing but access.
+            let fits = peer.dialect == Dialect::Modern || method == "resourceRequest";
+            Some((fits, conn.clone()))
+        });
+        own.max_by_key(|(fits, _)| *fits)
     };
-    let Some(conn) = conn else {
-        return Err(RpcError::new(
-            code::NOT_FOUND,
-            format!("the client {owner:?} is not here"),
-        ));
+    let conn = match found {
+        Some((true, conn)) => conn,
+        other => {
+            let why = match other {
+                Some(_) => "cannot be asked: its AHP version has no requests for contents",
+                None => "is not here",
+            };
+            return Err(RpcError::new(code::NOT_FOUND, format!("the client {owner:?} {why}")));
+        }
     };
     // Only a person grants access, and a person may be slow.
     let patience = match method {
-        "resourceRequest" => PERSON,
+        "resourceRequest" => face.config.limits.person_answer,
         _ => face.config.limits.client_answer,
     };
     conn.call(method, params, patience).await

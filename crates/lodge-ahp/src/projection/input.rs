@@ -6,14 +6,18 @@ use ahp_types::{
     StateAction,
     actions::{ChatInputCompletedAction, ChatInputRequestedAction},
     state::{
-        ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanQuestion,
-        ChatInputMultiSelectQuestion, ChatInputNumberQuestion, ChatInputOption, ChatInputQuestion, ChatInputRequest,
-        ChatInputResponseKind, ChatInputSelectedAnswerValue, ChatInputSingleSelectQuestion, ChatInputTextAnswerValue,
+        ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue,
+        ChatInputBooleanQuestion, ChatInputMultiSelectQuestion, ChatInputNumberAnswerValue, ChatInputNumberQuestion,
+        ChatInputOption, ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ChatInputSelectedAnswerValue,
+        ChatInputSelectedManyAnswerValue, ChatInputSingleSelectQuestion, ChatInputTextAnswerValue,
         ChatInputTextQuestion,
     },
 };
-use lodge_events::{AskedKind, ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
-use lodge_host::{form_choices, tool_calls::plan_action_label};
+use lodge_events::{
+    AskedKind, ElicitationRequested, Event, ExitPlanModeRequested, LodgeAnswered, LodgeQuestion, Payload,
+    UserInputRequested,
+};
+use lodge_host::{ElicitationAnswer, ExitPlanAnswer, UserInputAnswer, form_choices, tool_calls::plan_action_label};
 use serde_json::Value;
 
 use super::{Projector, Scope};
@@ -33,7 +37,12 @@ pub(crate) enum Question {
     /// A question with a text for an answer.
     UserInput,
     /// A form.
-    Elicitation,
+    Elicitation {
+        /// The tool call that waits for it.
+        call: Option<String>,
+        /// The fields that are answered by choosing.
+        choices: Vec<String>,
+    },
     /// What shall become of the plan?
     ExitPlan,
 }
@@ -45,7 +54,7 @@ impl Question {
             Self::Permission { tool_call_id } | Self::Tool { tool_call_id } | Self::SignIn { tool_call_id } => {
                 Some(tool_call_id)
             }
-            Self::UserInput | Self::Elicitation | Self::ExitPlan => None,
+            Self::UserInput | Self::Elicitation { .. } | Self::ExitPlan => None,
         }
     }
 }
@@ -59,38 +68,27 @@ impl Projector {
                 let scope = scope();
                 self.ask(scope, &asked.request_id, Question::UserInput, user_input(asked));
             }
+            // The log has said it already.
+            Payload::ElicitationRequested(asked) if self.questions.contains_key(&asked.request_id) => {}
+            Payload::ExitPlanModeRequested(asked) if self.questions.contains_key(&asked.request_id) => {}
             Payload::ElicitationRequested(asked) => {
                 let scope = scope();
-                self.ask(scope, &asked.request_id, Question::Elicitation, elicitation(asked));
+                self.ask_form(scope, asked);
             }
             Payload::ExitPlanModeRequested(asked) => {
                 let scope = scope();
                 self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(asked));
             }
-            // What live clients were shown is made from the call that asked, and the answer.
-            Payload::LodgeQuestion(asked) if self.reading && asked.kind == AskedKind::UserInput => {
+            Payload::LodgeQuestion(asked) => {
                 let scope = scope();
-                self.ask_again(scope, &asked.request_id, asked.tool_call_id.as_deref());
-            }
-            Payload::LodgeAnswered(answered) if self.reading && answered.kind == AskedKind::UserInput => {
-                let scope = scope();
-                let (id, call) = (&answered.request_id, answered.tool_call_id.as_deref());
-                let Some(asked) = self.ask_again(scope.clone(), id, call) else {
-                    return;
-                };
-                let Some(answer) = answered.answer["answer"].as_str() else {
-                    return;
-                };
-                let was_choice = asked.choices.iter().flatten().any(|choice| choice == answer);
-                let answers = if was_choice {
-                    one_selected(answer)
-                } else {
-                    one_text(answer)
-                };
-                self.answered(scope, id, ChatInputResponseKind::Accept, Some(answers));
+                self.recorded_question(scope, asked);
             }
             Payload::LodgeAnswered(answered) => {
+                // Answers are recorded for the session, also where a sub-agent asked.
+                let call = answered.tool_call_id.as_ref().and_then(|id| self.calls.get(id));
+                let scope = call.map(|call| call.scope.clone()).or_else(scope);
                 self.answered.insert(answered.request_id.clone());
+                self.recorded_answer(scope, answered);
             }
             // Nobody answered, and the agent does not wait any more: the question stays in its turn as it was.
             Payload::UserInputCompleted(done) if done.answer.is_none() && !self.answered.contains(&done.request_id) => {
@@ -112,28 +110,116 @@ impl Projector {
             }
             Payload::ElicitationCompleted(done) => {
                 let scope = scope();
-                let response = match done.action.as_ref().map(lodge_events::ElicitationAction::as_str) {
-                    Some("decline") => ChatInputResponseKind::Decline,
-                    Some("cancel") => ChatInputResponseKind::Cancel,
-                    _ => ChatInputResponseKind::Accept,
-                };
-                self.answered(scope, &done.request_id, response, None);
+                let action = done.action.as_ref().map(lodge_events::ElicitationAction::as_str);
+                self.answered(scope, &done.request_id, response_to_form(action), None);
             }
             Payload::ExitPlanModeCompleted(done) => {
                 let scope = scope();
-                let approved = done.approved == Some(true);
-                let response = if approved {
-                    ChatInputResponseKind::Accept
-                } else {
-                    ChatInputResponseKind::Decline
+                let answer = ExitPlanAnswer {
+                    approved: done.approved == Some(true),
+                    selected_action: done.selected_action.as_ref().map(|action| action.as_str().to_owned()),
+                    auto_approve_edits: done.auto_approve_edits,
+                    feedback: done.feedback.clone(),
                 };
-                let answers = done
-                    .selected_action
-                    .as_ref()
-                    .map(|action| one_selected(action.as_str()));
+                let (response, answers) = answer_to_plan(&answer);
                 self.answered(scope, &done.request_id, response, answers);
             }
             _ => {}
+        }
+    }
+
+    /// Shows a question as the log has it.
+    fn recorded_question(&mut self, scope: Option<Scope>, asked: &LodgeQuestion) {
+        let shown = || asked.shown.clone();
+        match asked.kind {
+            // Live clients are told by the event that follows. It says what the call says.
+            AskedKind::UserInput if self.reading => {
+                self.ask_again(scope, &asked.request_id, asked.tool_call_id.as_deref());
+            }
+            AskedKind::Elicitation => {
+                if let Some(form) = shown().and_then(|form| serde_json::from_value(form).ok()) {
+                    self.ask_form(scope, &form);
+                }
+            }
+            AskedKind::ExitPlanMode => {
+                if let Some(plan) = shown().and_then(|plan| serde_json::from_value(plan).ok()) {
+                    self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(&plan));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows an answer as the log has it. Answers to forms of servers are not in it.
+    fn recorded_answer(&mut self, scope: Option<Scope>, answered: &LodgeAnswered) {
+        let (id, answer) = (&answered.request_id, || answered.answer.clone());
+        match answered.kind {
+            AskedKind::UserInput => {
+                let Some(asked) = self.ask_again(scope.clone(), id, answered.tool_call_id.as_deref()) else {
+                    return;
+                };
+                let Ok(UserInputAnswer { answer, .. }) = serde_json::from_value(answer()) else {
+                    return;
+                };
+                if answer == UserInputAnswer::left_open().answer {
+                    return self.answered(scope, id, ChatInputResponseKind::Cancel, None);
+                }
+                let was_choice = asked.choices.iter().flatten().any(|choice| *choice == answer);
+                let answers = if was_choice {
+                    one_selected(&answer)
+                } else {
+                    one_text(&answer)
+                };
+                self.answered(scope, id, ChatInputResponseKind::Accept, Some(answers));
+            }
+            AskedKind::Elicitation => {
+                let Some(Question::Elicitation { choices, .. }) = self.questions.get(id) else {
+                    return;
+                };
+                let Ok(ElicitationAnswer { action, content }) = serde_json::from_value(answer()) else {
+                    return;
+                };
+                let answers = content.and_then(|content| answers_to_form(&content, choices));
+                self.answered(scope, id, response_to_form(Some(&action)), answers);
+            }
+            AskedKind::ExitPlanMode if self.questions.contains_key(id) => {
+                if let Ok(answer) = serde_json::from_value(answer()) {
+                    let (response, answers) = answer_to_plan(&answer);
+                    self.answered(scope, id, response, answers);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_form(&mut self, scope: Option<Scope>, form: &ElicitationRequested) {
+        let request = elicitation(form);
+        let chosen = request
+            .questions
+            .iter()
+            .flatten()
+            .filter_map(|question| match question {
+                ChatInputQuestion::SingleSelect(field) => Some(field.id.clone()),
+                _ => None,
+            });
+        let question = Question::Elicitation {
+            call: form.tool_call_id.clone(),
+            choices: chosen.collect(),
+        };
+        self.ask(scope, &form.request_id, question, request);
+    }
+
+    /// Nobody answered the forms of this call before it ended.
+    pub(super) fn forms_end(&mut self, call: &str) {
+        let mut open: Vec<String> = Vec::new();
+        for (id, question) in &self.questions {
+            if matches!(question, Question::Elicitation { call: Some(of), .. } if of == call) {
+                open.push(id.clone());
+            }
+        }
+        for id in open {
+            let scope = self.calls.get(call).map(|call| call.scope.clone());
+            self.answered(scope, &id, ChatInputResponseKind::Cancel, None);
         }
     }
 
@@ -231,6 +317,57 @@ fn asked_by(request_id: &str, arguments: &Value) -> UserInputRequested {
     }
 }
 
+fn response_to_form(action: Option<&str>) -> ChatInputResponseKind {
+    match action {
+        Some("decline") => ChatInputResponseKind::Decline,
+        Some("cancel") => ChatInputResponseKind::Cancel,
+        _ => ChatInputResponseKind::Accept,
+    }
+}
+
+/// What the fields of a form hold, as answers to its questions.
+fn answers_to_form(content: &Value, choices: &[String]) -> Option<HashMap<String, ChatInputAnswer>> {
+    let fields = content.as_object()?.iter().filter_map(|(name, value)| {
+        let value = match value {
+            Value::String(text) if choices.contains(name) => {
+                ChatInputAnswerValue::Selected(ChatInputSelectedAnswerValue {
+                    value: text.clone(),
+                    freeform_values: None,
+                })
+            }
+            Value::String(text) => ChatInputAnswerValue::Text(ChatInputTextAnswerValue { value: text.clone() }),
+            Value::Bool(value) => ChatInputAnswerValue::Boolean(ChatInputBooleanAnswerValue { value: *value }),
+            Value::Number(number) => ChatInputAnswerValue::Number(ChatInputNumberAnswerValue {
+                value: number.as_f64()?,
+            }),
+            Value::Array(chosen) => ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
+                value: chosen
+                    .iter()
+                    .filter_map(|one| one.as_str().map(str::to_owned))
+                    .collect(),
+                freeform_values: None,
+            }),
+            Value::Null | Value::Object(_) => return None,
+        };
+        Some((name.clone(), ChatInputAnswer::Submitted(ChatInputAnswered { value })))
+    });
+    Some(fields.collect()).filter(|answers: &HashMap<_, _>| !answers.is_empty())
+}
+
+/// What somebody said to a plan. What is typed instead of chosen is what shall change about it.
+fn answer_to_plan(answer: &ExitPlanAnswer) -> (ChatInputResponseKind, Option<HashMap<String, ChatInputAnswer>>) {
+    let answers = match (answer.action(), &answer.feedback) {
+        (Some(action), _) => Some(one_selected(action)),
+        (None, Some(feedback)) => Some(one_text(feedback)),
+        (None, None) => None,
+    };
+    let response = match answers {
+        Some(_) => ChatInputResponseKind::Accept,
+        None => ChatInputResponseKind::Decline,
+    };
+    (response, answers)
+}
+
 /// The question says what is asked; the request does not say it again.
 fn user_input(asked: &UserInputRequested) -> ChatInputRequest {
     let message = asked.question.clone();
@@ -300,10 +437,12 @@ fn elicitation(asked: &ElicitationRequested) -> ChatInputRequest {
 /// One field of a form.
 fn question(name: &str, field: &Value, required: bool) -> ChatInputQuestion {
     let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
-    let (id, title) = (name.to_owned(), text("title"));
-    let message = text("description")
-        .or_else(|| title.clone())
-        .unwrap_or_else(|| name.to_owned());
+    let id = name.to_owned();
+    // Editors show both: a field without a description has its title as the question, and no other.
+    let (title, message) = match (text("title"), text("description")) {
+        (title, Some(description)) => (title, description),
+        (title, None) => (None, title.unwrap_or_else(|| name.to_owned())),
+    };
     let required_flag = required.then_some(true);
     let (min, max) = (
         field.get("minimum").and_then(Value::as_f64),

@@ -33,10 +33,10 @@ use serde_json::{Map, Value};
 pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
-    edits::{Proposed, difference_in, side_named},
+    edits::{Proposed, Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{embedded, message_of, message_of_prompt},
-    tools::said_in,
+    tools::{Said, said_in},
 };
 
 /// Where an action goes.
@@ -149,6 +149,8 @@ pub struct Projector {
     reading: bool,
     /// Messages as clients wrote them, of which the log tells only a part.
     said: HashMap<String, Message>,
+    /// Whether another program's agent runs the conversation.
+    is_program: bool,
     /// Whether the activity says that the model is called again.
     retrying: bool,
     /// The message whose beginning was missed: it is shown when it is complete.

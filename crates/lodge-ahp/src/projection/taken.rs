@@ -35,6 +35,7 @@ impl Projector {
             | Payload::LodgeMessageRemoved(_)
             | Payload::LodgeMessageParked(_) => self.queue_event(event.payload()),
             Payload::LodgeTurnResumed(_) => self.resume(),
+            Payload::LodgeProgram(_) if of_agent == Some(Scope::Main) => self.is_program = true,
             Payload::AssistantTurnStart(_) => {
                 self.joined_late = false;
                 if let Some(scope) = of_agent {

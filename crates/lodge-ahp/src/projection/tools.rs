@@ -16,7 +16,7 @@ use ahp_types::{
 use lodge_events::{
     AskedKind, AssistantToolCallDelta, ContentBlock, Event, LodgeAnswered, Payload, PermissionDecisionSource,
     PermissionRequested, SubagentStarted, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart,
-    ToolRequest,
+    ToolRequest, ToolResult,
 };
 use lodge_host::{
     SpillPointer, server_key,
@@ -456,6 +456,7 @@ impl Projector {
 
     fn tool_done(&mut self, scope: Option<Scope>, done: &ToolExecutionComplete) {
         let id = &done.tool_call_id;
+        self.forms_end(id);
         if !self.calls.contains_key(id) {
             let Some(scope) = scope.filter(|_| done.is_user_requested == Some(true)) else {
                 return;
@@ -468,21 +469,35 @@ impl Projector {
         if let Some(result) = &done.result {
             let blocks = result.contents.iter().flatten().enumerate();
             content.extend(blocks.flat_map(|(at, part)| block(part, &format!("{id}-{at}"))));
-            let shown = match SpillPointer::parse(&result.content) {
-                Some(_) => &result.content,
-                None => result.detailed_content.as_ref().unwrap_or(&result.content),
-            };
+            let shown = for_people(result);
             let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
             if !said && !shown.is_empty() {
-                content.splice(..0, printed(shown));
+                content.splice(..0, printed(shown, &format!("{id}-{OUTPUT}"), PLAIN));
             }
             structured = result.structured_content.clone();
+            if let Some(large) = structured
+                .as_ref()
+                .map(Value::to_string)
+                .filter(|json| json.len() > TEXT)
+            {
+                structured = None;
+                content.push(named(&format!("{id}-{STRUCTURED}"), large.len(), JSON));
+            }
         }
         let tool = self.calls.get(id).map_or("", |call| &call.name);
-        content.extend(edits::done(tool, done));
-        let error = done.error.as_ref().map(|error| match &error.code {
-            Some(code) => json!({ "message": error.message, "code": code }),
-            None => json!({ "message": error.message }),
+        content.extend(edits::done(tool, self.is_program, done));
+        let error = done.error.as_ref().map(|error| {
+            let message = match error.message.len() > TEXT {
+                true => {
+                    content.push(named(&format!("{id}-{OUTPUT}"), error.message.len(), PLAIN));
+                    beginning(&error.message)
+                }
+                false => error.message.clone(),
+            };
+            match &error.code {
+                Some(code) => json!({ "message": message, "code": code }),
+                None => json!({ "message": message }),
+            }
         });
         self.terminal_result(id, Some(done));
         let code = done.error.as_ref().and_then(|error| error.code.as_deref());
@@ -497,6 +512,10 @@ impl Projector {
     /// The host went down while the call ran, or waited to.
     pub(super) fn interrupt_call(&mut self, id: &str) {
         self.ready(id);
+        // A server that asked is gone. What the agent asks itself it asks again.
+        if self.calls.get(id).is_some_and(|call| call.server.is_some()) {
+            self.forms_end(id);
+        }
         let error = json!({ "message": lodge_host::INTERRUPTED, "code": "interrupted" });
         self.terminal_result(id, None);
         self.complete(id, false, Vec::new(), None, Some(error));
@@ -592,86 +611,192 @@ fn text_content(text: String) -> ToolResultContent {
     ToolResultContent::Text(ToolResultTextContent { text })
 }
 
-/// What a call said in its so-manieth part, in base64, and of which kind, when this event is its end.
-pub(crate) fn said_in(event: &Event, call: &str, at: usize) -> Option<(String, String)> {
+/// What is too much for the state, as an event has it.
+pub(crate) enum Said {
+    Text(String),
+    /// In base64.
+    Bytes(String),
+}
+
+/// What a call said under this name, and of which kind, when this event is its end.
+pub(crate) fn said_in(event: &Event, call: &str, name: &str) -> Option<(Said, String)> {
     let Payload::ToolExecutionComplete(done) = event.payload() else {
         return None;
     };
-    let result = done.result.as_ref().filter(|_| done.tool_call_id == call)?;
-    match result.contents.as_ref()?.get(at)? {
-        ContentBlock::Image(block) => Some((block.data.clone(), block.mime_type.clone())),
-        ContentBlock::Audio(block) => Some((block.data.clone(), block.mime_type.clone())),
+    if done.tool_call_id != call {
+        return None;
+    }
+    let text = |text: &str, kind: &str| Some((Said::Text(text.to_owned()), kind.to_owned()));
+    let bytes = |data: &str, kind: &str| Some((Said::Bytes(data.to_owned()), kind.to_owned()));
+    match (name, &done.result, &done.error) {
+        (OUTPUT, Some(result), _) => return text(for_people(result), PLAIN),
+        (OUTPUT, None, Some(error)) => return text(&error.message, PLAIN),
+        (STRUCTURED, Some(result), _) => return text(&result.structured_content.as_ref()?.to_string(), JSON),
+        _ => {}
+    }
+    match done
+        .result
+        .as_ref()?
+        .contents
+        .as_ref()?
+        .get(name.parse::<usize>().ok()?)?
+    {
+        ContentBlock::Text(block) => text(&block.text, PLAIN),
+        ContentBlock::Terminal(block) => text(&block.text, PLAIN),
+        ContentBlock::Image(block) => bytes(&block.data, &block.mime_type),
+        ContentBlock::Audio(block) => bytes(&block.data, &block.mime_type),
         ContentBlock::Resource(block) => {
-            let kind = block.resource.mime_type.as_deref().unwrap_or(BYTES);
-            Some((block.resource.blob.clone()?, kind.to_owned()))
+            let kind = block.resource.mime_type.as_deref();
+            match (&block.resource.text, &block.resource.blob) {
+                (Some(said), _) => text(said, kind.unwrap_or(PLAIN)),
+                (None, Some(blob)) => bytes(blob, kind.unwrap_or(BYTES)),
+                (None, None) => None,
+            }
         }
         _ => None,
     }
 }
 
-/// The kind of what has no kind.
+/// What people are shown of a result that is one text.
+fn for_people(result: &ToolResult) -> &str {
+    match SpillPointer::parse(&result.content) {
+        Some(_) => &result.content,
+        None => result.detailed_content.as_ref().unwrap_or(&result.content),
+    }
+}
+
+/// How names of contents call all that a call said, and its data.
+const OUTPUT: &str = "output";
+const STRUCTURED: &str = "structured";
+
+/// The kinds of contents that have none.
 const BYTES: &str = "application/octet-stream";
+const PLAIN: &str = "text/plain";
+const JSON: &str = "application/json";
 
 /// Contents beyond this are named in the state, and read when somebody wants to see them.
 const EMBEDDED: usize = 32 << 10;
 
-/// What a tool printed. Of what was too large for the model the beginning, and where all of it is.
-fn printed(text: &str) -> Vec<ToolResultContent> {
+/// The same for text: what a model reads whole, people see whole.
+const TEXT: usize = 64 << 10;
+
+/// So much of a longer text is in the state, in characters.
+const PREVIEW: usize = 500;
+
+fn beginning(text: &str) -> String {
+    let preview: String = text.chars().take(PREVIEW).collect();
+    format!("{preview}\n…")
+}
+
+/// Something that is read under a name of its own.
+fn named(name: &str, size: usize, kind: &str) -> ToolResultContent {
+    ToolResultContent::Resource(ToolResultResourceContent {
+        uri: uri::content("", name),
+        size_hint: i64::try_from(size).ok(),
+        content_type: Some(kind.to_owned()),
+        nonce: None,
+    })
+}
+
+/// What a tool printed. Of what is too large, the beginning and where all of it is.
+fn printed(text: &str, name: &str, kind: &str) -> Vec<ToolResultContent> {
     match SpillPointer::parse(text) {
         Some(pointer) => vec![
             text_content(format!("{}\n…", pointer.preview)),
             ToolResultContent::Resource(ToolResultResourceContent {
                 uri: uri::file(pointer.path),
                 size_hint: None,
-                content_type: Some("text/plain".to_owned()),
+                content_type: Some(PLAIN.to_owned()),
                 nonce: None,
             }),
         ],
+        None if text.len() > TEXT => vec![text_content(beginning(text)), named(name, text.len(), kind)],
         None => vec![text_content(text.to_owned())],
     }
 }
 
 /// One part of what a tool said. `name` is what it is called when it is too large for the state.
 fn block(block: &ContentBlock, name: &str) -> Vec<ToolResultContent> {
-    let whole = match block {
-        ContentBlock::Text(block) => &block.text,
-        ContentBlock::Terminal(block) => &block.text,
-        other => return part(other, name).into_iter().collect(),
-    };
-    printed(whole)
-}
-
-fn part(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
     let embedded = |data: &str, mime: &str| {
         if data.len() > EMBEDDED {
-            return Some(ToolResultContent::Resource(ToolResultResourceContent {
-                uri: uri::content("", name),
-                size_hint: i64::try_from(data.len() / 4 * 3).ok(),
-                content_type: Some(mime.to_owned()),
-                nonce: None,
-            }));
+            return vec![named(name, data.len() / 4 * 3, mime)];
         }
         let content = ToolResultEmbeddedResourceContent {
             data: data.to_owned(),
             content_type: mime.to_owned(),
         };
-        Some(ToolResultContent::EmbeddedResource(content))
+        vec![ToolResultContent::EmbeddedResource(content)]
     };
     match block {
-        ContentBlock::ShellExit(block) => block.output_preview.clone().map(text_content),
+        ContentBlock::Text(block) => printed(&block.text, name, PLAIN),
+        ContentBlock::Terminal(block) => printed(&block.text, name, PLAIN),
+        ContentBlock::ShellExit(block) => block.output_preview.clone().map(text_content).into_iter().collect(),
         ContentBlock::Image(block) => embedded(&block.data, &block.mime_type),
         ContentBlock::Audio(block) => embedded(&block.data, &block.mime_type),
-        ContentBlock::ResourceLink(link) => Some(ToolResultContent::Resource(ToolResultResourceContent {
+        ContentBlock::ResourceLink(link) => vec![ToolResultContent::Resource(ToolResultResourceContent {
             uri: link.uri.clone(),
             size_hint: link.size.and_then(|size| size.try_into().ok()),
             content_type: link.mime_type.clone(),
             nonce: None,
-        })),
-        ContentBlock::Resource(block) => match (&block.resource.text, &block.resource.blob) {
-            (Some(text), _) => Some(text_content(text.clone())),
-            (None, Some(blob)) => embedded(blob, block.resource.mime_type.as_deref().unwrap_or(BYTES)),
-            (None, None) => None,
-        },
-        ContentBlock::Text(_) | ContentBlock::Terminal(_) | ContentBlock::Other(_) => None,
+        })],
+        ContentBlock::Resource(block) => {
+            let kind = block.resource.mime_type.as_deref();
+            match (&block.resource.text, &block.resource.blob) {
+                (Some(text), _) => printed(text, name, kind.unwrap_or(PLAIN)),
+                (None, Some(blob)) => embedded(blob, kind.unwrap_or(BYTES)),
+                (None, None) => Vec::new(),
+            }
+        }
+        ContentBlock::Other(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_events::UserMessage;
+
+    use super::*;
+
+    /// What programs of others say, and why they fail, has no bound but that of their log.
+    #[test]
+    fn what_a_program_said_at_length_is_named_and_not_repeated() {
+        let long = "wörds ".repeat(40_000);
+        let result = ToolResult {
+            content: long.clone(),
+            ..ToolResult::default()
+        };
+        let error = lodge_events::ToolError {
+            message: long.clone(),
+            ..lodge_events::ToolError::default()
+        };
+        for (result, error) in [(Some(result), None), (None, Some(error))] {
+            let mut projector = Projector::default();
+            let user = UserMessage {
+                message_id: Some("t1".into()),
+                ..UserMessage::default()
+            };
+            projector.event(&Event::new(None, None, user));
+            let start = ToolExecutionStart {
+                tool_call_id: "c".into(),
+                tool_name: "Search".into(),
+                ..ToolExecutionStart::default()
+            };
+            projector.event(&Event::new(None, None, start));
+            let done = ToolExecutionComplete {
+                tool_call_id: "c".into(),
+                success: error.is_none(),
+                result,
+                error,
+                ..ToolExecutionComplete::default()
+            };
+            let done = Event::new(None, None, done);
+            let steps = projector.event(&done);
+            let shown = format!("{steps:?}");
+            assert!(shown.len() < 10_000 && shown.contains("/content/c-output"), "{shown}");
+            match said_in(&done, "c", "output") {
+                Some((Said::Text(said), kind)) => assert_eq!((said, kind.as_str()), (long.clone(), PLAIN)),
+                _ => panic!("nothing is named so"),
+            }
+        }
     }
 }

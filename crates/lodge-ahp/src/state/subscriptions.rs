@@ -143,6 +143,9 @@ impl Core {
         let state = match (target, peer.dialect) {
             (Target::Root, Dialect::Modern) => to_json(&self.root),
             (Target::Root, Dialect::Seed) => to_json(&seed::root(&self.root)),
+            (Target::Chat(chat), _) if peer.is_editor() => {
+                crate::uri::with_slashes(&to_json(&self.chats[chat].store().view(start)))
+            }
             (Target::Chat(chat), _) => to_json(&self.chats[chat].store().view(start)),
             (Target::Service(service), Dialect::Modern) => to_json(&self.services[service].service.view()),
             (Target::Service(service), Dialect::Seed) => {

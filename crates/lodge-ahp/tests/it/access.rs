@@ -175,6 +175,10 @@ async fn what_clients_own_they_are_asked_for() {
     for uri in ["virtual://seed/x", "virtual://nobody/x", "virtual:///x"] {
         assert_eq!(read(&mut a, uri).await, Err(-32008), "{uri}");
     }
+    let of_seed = json!({ "channel": ROOT, "uri": "virtual://seed/x" });
+    let refused = a.request("resourceRead", of_seed).await.unwrap_err();
+    let why = "the client \"seed\" cannot be asked: its AHP version has no requests for contents";
+    assert_eq!(refused["message"], why);
     let copy = json!({ "channel": ROOT, "source": uri, "destination": lodge_ahp::uri::file(house.work().join("x")) });
     assert_eq!(a.code("resourceCopy", copy).await, -32602);
     let id = a.start("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;

@@ -95,6 +95,16 @@ async fn no_message_is_refused_for_an_attachment_and_people_see_it_as_it_was_sen
         serve_until_end(&mut a, &chat, &turn, &[]).await;
         assert_eq!(shown(&mut a, &chat, at).await, attachments);
     }
+    // Editors cannot open a chat that names anything without a slash.
+    let mut editor = house.editor("editor").await;
+    let state = editor.subscribe(&chat).await["state"].to_string();
+    for named in [
+        "untitled:/Untitled-1",
+        "output:/extension-output-x-1",
+        "git:/not/here/main.rs",
+    ] {
+        assert!(state.contains(&format!(r#""uri":"{named}"#)), "{named}: {state}");
+    }
     // Also in the seed's dialect, and after the host was away.
     let (session, _) = a.session(&uuid(2)).await;
     let mut seed = house.client_of("seed", "0.1.0").await;
@@ -358,6 +368,7 @@ async fn a_client_that_does_not_answer_does_not_keep_its_message_from_the_model(
     let models = ModelServer::rehearsing();
     let limits = Limits {
         client_answer: Duration::from_millis(50),
+        person_answer: Duration::from_millis(50),
         ..Limits::default()
     };
     let house = house_of_with(&models, limits).await;
@@ -370,12 +381,14 @@ async fn a_client_that_does_not_answer_does_not_keep_its_message_from_the_model(
     assert!(heard(&models).contains("did not answer in time"), "{}", heard(&models));
     // One that asks for what another one has is told so, too.
     let mut b = house.client("b").await;
-    let read = json!({ "channel": crate::kit::ROOT, "uri": "virtual://a/x" });
-    let error = b.request("resourceRead", read).await.unwrap_err();
-    assert!(
-        error["message"].as_str().unwrap().contains("does not answer"),
-        "{error}"
-    );
+    for method in ["resourceRead", "resourceRequest"] {
+        let asked = json!({ "channel": crate::kit::ROOT, "uri": "virtual://a/x" });
+        let error = b.request(method, asked).await.unwrap_err();
+        assert!(
+            error["message"].as_str().unwrap().contains("does not answer"),
+            "{method}: {error}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -114,6 +114,13 @@ async fn no_list_shows_work_for_ever_that_a_killed_host_left() {
         let changes = summary_of(&told, version);
         assert_eq!(changes["status"].as_u64().unwrap() & 8, 0, "{told}");
         assert_eq!(changes.get("activity"), Some(&Value::Null), "{told}");
+        // Nor for who comes for the first time.
+        let mut new = house.client_of(&format!("{name} anew"), version).await;
+        let listed = new.request("listSessions", json!({ "channel": root })).await.unwrap();
+        let line = &listed["items"][0];
+        assert_eq!(line["resource"], session.as_str(), "{listed}");
+        assert_eq!(line["status"].as_u64().unwrap() & 8, 0, "{listed}");
+        assert_eq!(line.get("activity"), None, "{listed}");
     }
 }
 

@@ -249,6 +249,71 @@ fn questions_errors_and_messages_of_others() {
     insta::assert_snapshot!(project(&stream));
 }
 
+#[test]
+fn the_log_shows_plans_and_forms_as_they_were_shown() {
+    let plan = json!({ "requestId": "p1", "summary": "Look", "planContent": "1. Look.",
+        "actions": ["interactive", "autopilot"], "recommendedAction": "interactive" });
+    let form = json!({ "requestId": "f1", "message": "Fill in", "requestedSchema": { "type": "object", "properties": {
+        "name": { "type": "string", "title": "Name", "description": "Whose?" }, "size": { "type": "string", "enum": ["s", "m"] },
+        "many": { "type": "array", "items": { "type": "string", "enum": ["a", "b"] } },
+        "age": { "type": "integer" }, "sure": { "type": "boolean" } } } });
+    let question = |id: &str, kind: &str, shown: &Value| json!({ "requestId": id, "kind": kind, "digest": "d", "message": "", "shown": shown });
+    let answered = |id: &str, kind: &str, answer: Value| json!({ "requestId": id, "kind": kind, "digest": "d", "by": {}, "answer": answer });
+    let (plan_kind, form_kind) = ("exit_plan_mode", "elicitation");
+    let content = json!({ "name": "Ada", "size": "m", "many": ["a", "b"], "age": 7, "sure": true });
+    let open = json!({ "requestId": "f2", "message": "Leave me" });
+    let stream = [
+        ("user.message", json!({ "content": "ask me", "messageId": "m1" })),
+        ("lodge.question", question("p1", plan_kind, &plan)),
+        ("~exit_plan_mode.requested", plan),
+        (
+            "lodge.answered",
+            answered("p1", plan_kind, json!({ "approved": false, "feedback": "Leap, too" })),
+        ),
+        (
+            "~exit_plan_mode.completed",
+            json!({ "requestId": "p1", "approved": false, "feedback": "Leap, too" }),
+        ),
+        ("lodge.question", question("f1", form_kind, &form)),
+        ("~elicitation.requested", form),
+        (
+            "lodge.answered",
+            answered("f1", form_kind, json!({ "action": "accept", "content": content })),
+        ),
+        ("lodge.question", question("f2", form_kind, &open)),
+        ("~elicitation.requested", open),
+        (
+            "lodge.answered",
+            answered("f2", form_kind, json!({ "action": "decline" })),
+        ),
+        ("assistant.message", json!({ "messageId": "a1", "content": "Well." })),
+        ("~session.idle", json!({})),
+    ];
+    let questions = |shown: &str| -> Vec<Value> {
+        let actions = shown.lines().filter_map(|line| line.strip_prefix("chat/input"));
+        let actions = actions.filter_map(|line| line.split_once(' '));
+        actions
+            .map(|(_, action)| serde_json::from_str(action).unwrap())
+            .collect()
+    };
+    let live = project(&stream);
+    for said in [
+        r#""message":"1. Look.""#,
+        r#"{"kind":"text","value":"Leap, too"}"#,
+        r#""size":{"state":"submitted","value":{"kind":"selected","value":"m"}}"#,
+        r#""many":{"state":"submitted","value":{"kind":"selected-many","value":["a","b"]}}"#,
+        r#""age":{"state":"submitted","value":{"kind":"number","value":7.0}}"#,
+        r#""sure":{"state":"submitted","value":{"kind":"boolean","value":true}}"#,
+        r#"{"requestId":"f2","response":"decline"}"#,
+    ] {
+        assert!(live.contains(said), "{said} is not in {live}");
+    }
+    // What is only sent says again what the log says, and ends what is ended.
+    let mut told = questions(&live);
+    told.dedup();
+    assert_eq!(told, questions(&from_log(&stream)));
+}
+
 /// Whoever listens from the middle of an answer on sees it when it is whole, not the second half of it.
 #[test]
 fn an_answer_whose_beginning_was_missed_comes_whole() {

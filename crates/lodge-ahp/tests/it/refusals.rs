@@ -27,6 +27,7 @@ async fn what_a_request_cannot_mean_is_refused_and_not_ignored() {
     let terminal = json!({ "terminal": "ahp-terminal:/t", "claim": { "kind": "client", "clientId": "old" } });
     let table = [
         ("fetchTurns", with(turns.clone(), "limit", json!(-1)), -32602),
+        ("fetchTurns", with(turns.clone(), "limit", json!(0)), -32602),
         ("fetchTurns", with(turns.clone(), "limit", json!(1.5)), -32602),
         ("fetchTurns", with(turns.clone(), "limit", json!("2")), -32602),
         ("listSessions", json!({ "limit": -1 }), -32602),
@@ -148,32 +149,137 @@ async fn what_a_request_cannot_mean_is_refused_and_not_ignored() {
 }
 
 #[tokio::test]
+async fn later_versions_refuse_what_a_request_cannot_mean_too() {
+    for version in ["1.0.0", "0.9.0"] {
+        let house = house().await;
+        std::fs::write(house.work().join("f"), "x").unwrap();
+        let file = lodge_ahp::uri::file(house.work().join("f"));
+        let mut client = house.client_of("new", version).await;
+        let (session, chat) = client.session(&uuid(1)).await;
+        let text = json!({ "channel": chat, "kind": "userMessage", "text": "@f", "offset": 2 });
+        let read = json!({ "channel": ROOT, "uri": file });
+        let write = with(with(read.clone(), "data", json!("y")), "encoding", json!("utf-8"));
+        let create = json!({ "channel": format!("copilot:/{}", uuid(2)) });
+        let claim = json!({ "kind": "client", "clientId": "new" });
+        let terminal = json!({ "channel": "ahp-terminal:/t", "claim": claim });
+        let table = [
+            ("fetchTurns", json!({ "channel": chat, "cursor": 5 }), -32602),
+            ("fetchTurns", json!({ "channel": chat, "cursor": "of nobody" }), -32602),
+            ("fetchTurns", json!({ "channel": "ahp-chat:/none" }), -32001),
+            ("listSessions", json!({ "channel": ROOT, "limit": -1 }), -32602),
+            ("listSessions", json!({ "channel": ROOT, "limit": 0 }), -32602),
+            ("listSessions", json!({ "channel": ROOT, "limit": 0.5 }), -32602),
+            ("completions", with(text.clone(), "offset", json!(-1)), -32602),
+            ("completions", with(text.clone(), "offset", json!(0.5)), -32602),
+            (
+                "completions",
+                with(text.clone(), "channel", json!("ahp-chat:/none")),
+                -32001,
+            ),
+            ("resourceRead", with(read.clone(), "encoding", json!("utf-16")), -32602),
+            ("resourceRead", with(read.clone(), "encoding", json!(8)), -32602),
+            (
+                "resourceWrite",
+                with(write.clone(), "encoding", json!("latin-1")),
+                -32602,
+            ),
+            ("resourceWrite", with(write.clone(), "contentType", json!(7)), -32602),
+            ("createSession", with(create.clone(), "config", json!("plan")), -32602),
+            (
+                "createSession",
+                with(create.clone(), "config", json!({ "mode": 7 })),
+                -32602,
+            ),
+            (
+                "createSession",
+                with(create.clone(), "config", json!({ "autoApprove": true })),
+                -32602,
+            ),
+            (
+                "createSession",
+                with(create.clone(), "config", json!({ "model": [] })),
+                -32602,
+            ),
+            (
+                "createSession",
+                json!({ "channel": format!("{session}/changeset/session") }),
+                -32602,
+            ),
+            (
+                "createSession",
+                json!({ "channel": format!("{session}/content/a-0") }),
+                -32602,
+            ),
+            (
+                "createSession",
+                json!({ "channel": format!("{session}/annotations") }),
+                -32602,
+            ),
+            ("createSession", json!({ "channel": "ahp-terminal:/x" }), -32602),
+            ("createSession", json!({ "channel": "AHP-Chat:/x" }), -32602),
+            ("createSession", json!({ "channel": "virtual://new/x" }), -32602),
+            ("createSession", json!({ "channel": "copilot:/" }), -32602),
+            ("createSession", json!(["copilot:/x"]), -32602),
+            (
+                "resolveSessionConfig",
+                json!({ "channel": ROOT, "config": { "mode": 7 } }),
+                -32602,
+            ),
+            ("createTerminal", with(terminal.clone(), "cols", json!(80.5)), -32602),
+            ("createTerminal", with(terminal.clone(), "rows", json!(-1)), -32602),
+        ];
+        for (method, params, expected) in table {
+            let error = match client.request(method, params.clone()).await {
+                Err(error) => error,
+                Ok(result) => panic!("{version} {method} {params} went well: {result}"),
+            };
+            assert_eq!(error["code"], expected, "{version} {method} {params}: {error}");
+        }
+        assert_eq!(std::fs::read_to_string(house.work().join("f")).unwrap(), "x");
+        let listed = client
+            .request("listSessions", json!({ "channel": ROOT }))
+            .await
+            .unwrap();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 1, "{version}: {listed}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_comes_says_what_it_means() {
-    let house = house().await;
-    for locale in [
-        json!(7),
-        json!(""),
-        json!("en_US"),
-        json!("-"),
-        json!("englishlanguage"),
-    ] {
-        let mut client = house.connect().await;
-        let hello = json!({ "protocolVersions": ["0.1.0"], "clientId": "c", "locale": locale });
-        assert_eq!(client.code("initialize", hello).await, -32602, "{locale}");
+    for version in ["1.0.0", "0.9.0", "0.1.0"] {
+        let house = house().await;
+        let hello = |locale: Value| json!({ "channel": ROOT, "protocolVersions": [version], "clientId": "c", "locale": locale });
+        for locale in [
+            json!(7),
+            json!(""),
+            json!("en_US"),
+            json!("-"),
+            json!("englishlanguage"),
+        ] {
+            let mut client = house.connect().await;
+            assert_eq!(
+                client.code("initialize", hello(locale.clone())).await,
+                -32602,
+                "{locale}"
+            );
+        }
+        for locale in ["en", "ja", "en-US", "zh-Hant-TW", "de-CH-1996"] {
+            let mut client = house.connect().await;
+            client.request("initialize", hello(json!(locale))).await.unwrap();
+        }
+        // It is kept with what is known of the client.
+        let known = house.host.marks().client("c").unwrap();
+        assert_eq!(known.locale.as_deref(), Some("de-CH-1996"));
+        let back = json!({ "channel": ROOT, "clientId": "c", "lastSeenServerSeq": 0 });
+        assert_eq!(
+            house.connect().await.code("reconnect", back.clone()).await,
+            -32602,
+            "{version}"
+        );
+        // Go writes an empty list so.
+        let back = with(back, "subscriptions", Value::Null);
+        house.connect().await.request("reconnect", back).await.unwrap();
     }
-    for locale in ["en", "ja", "en-US", "zh-Hant-TW", "de-CH-1996"] {
-        let mut client = house.connect().await;
-        let hello = json!({ "protocolVersions": ["0.1.0"], "clientId": "c", "locale": locale });
-        client.request("initialize", hello).await.unwrap();
-    }
-    // It is kept with what is known of the client.
-    let known = house.host.marks().client("c").unwrap();
-    assert_eq!(known.locale.as_deref(), Some("de-CH-1996"));
-    let back = json!({ "clientId": "c", "lastSeenServerSeq": 0 });
-    assert_eq!(house.connect().await.code("reconnect", back.clone()).await, -32602);
-    // Go writes an empty list so.
-    let back = with(back, "subscriptions", Value::Null);
-    house.connect().await.request("reconnect", back).await.unwrap();
 }
 
 #[tokio::test]

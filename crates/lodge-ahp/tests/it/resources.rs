@@ -556,3 +556,89 @@ async fn large_contents_of_a_session_are_read_under_their_names() {
         -32006
     );
 }
+
+/// An MCP server whose tools say a lot: beside a picture, in a file and as data.
+const TALKER: &str = r#"big=$(head -c 200000 /dev/zero | tr '\0' x)
+while IFS= read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case "$line" in
+*'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"talker","version":"1"}}' ;;
+*'"tools/list"'*) result='{"tools":[{"name":"tell","inputSchema":{"type":"object"}}]}' ;;
+*'"name":"tell"'*)
+  text='{"type":"text","text":"'$big'"}'
+  file='{"type":"resource","resource":{"uri":"x:/y","mimeType":"text/markdown","text":"'$big'"}}'
+  picture='{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}'
+  result='{"content":['$text','$file','$picture'],"structuredContent":{"big":"'$big'"}}' ;;
+*) result='{}' ;;
+esac
+[ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+/// However large what a tool says, and however it says it: the state has its beginning and names the rest.
+#[tokio::test]
+async fn large_text_is_named_in_the_state_and_read_under_its_name() {
+    let mut house = house().await;
+    let script = house.dir.path().join("talker.sh");
+    crate::customizations::put(&script, TALKER);
+    let servers = json!({ "mcpServers": { "talker": { "command": "bash", "args": [script] } } });
+    crate::customizations::put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&crate::kit::uuid(1)).await;
+    let trusting = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    a.accepted(&session, trusting).await;
+    let state = a.turn(&chat, "t1", "call talker-tell {} then say told").await;
+    assert!(state.to_string().len() < 20_000, "{} bytes", state.to_string().len());
+    let parts = state["turns"][0]["responseParts"].as_array().unwrap().clone();
+    let call = parts
+        .iter()
+        .map(|part| &part["toolCall"])
+        .find(|call| call["toolName"] == "talker-tell");
+    let call = call.unwrap().clone();
+    let content = call["content"].as_array().unwrap().clone();
+    let named: Vec<(String, Value, Value)> = content
+        .iter()
+        .filter(|part| part["type"] == "resource")
+        .map(|part| {
+            (
+                part["uri"].as_str().unwrap().to_owned(),
+                part["sizeHint"].clone(),
+                part["contentType"].clone(),
+            )
+        })
+        .collect();
+    let kinds: Vec<(&Value, &Value)> = named.iter().map(|(_, size, kind)| (size, kind)).collect();
+    let (large, data) = (json!(200_000), json!(200_010));
+    let expected = [
+        (&large, json!("text/plain")),
+        (&large, json!("text/markdown")),
+        (&data, json!("application/json")),
+    ];
+    assert_eq!(
+        kinds,
+        expected.iter().map(|(size, kind)| (*size, kind)).collect::<Vec<_>>(),
+        "{call:#}"
+    );
+    assert_eq!(call.get("structuredContent"), None);
+    let beginnings = content.iter().filter(|part| part["type"] == "text");
+    assert_eq!(
+        beginnings
+            .filter(|part| part["text"].as_str().unwrap().starts_with("xxx"))
+            .count(),
+        2
+    );
+    for round in ["live", "restarted"] {
+        let mut client = house.client_of(round, "1.0.0").await;
+        for (uri, size, _) in &named {
+            let read = json!({ "channel": ROOT, "uri": uri, "encoding": "utf-8" });
+            let read = client.request("resourceRead", read).await.unwrap();
+            assert_eq!(
+                read["data"].as_str().map(str::len),
+                size.as_u64().map(|size| size as usize),
+                "{round} {uri}"
+            );
+        }
+        if round == "live" {
+            house.restart().await;
+        }
+    }
+}

@@ -33,6 +33,17 @@ impl UnifiedDiff {
         })
     }
 
+    /// The diffs of several files, one after the other.
+    pub fn parse_all(text: &str) -> Vec<Self> {
+        let mut starts: Vec<usize> = text.match_indices("\ndiff --git ").map(|(at, _)| at + 1).collect();
+        starts.insert(0, 0);
+        let ends = starts.iter().skip(1).copied().chain([text.len()]);
+        let parts = starts.iter().zip(ends).map(|(&start, end)| &text[start..end]);
+        // An empty line may stand between two of them.
+        let parts = parts.map(|part| part.strip_suffix("\n\n").map_or(part, |_| &part[..part.len() - 1]));
+        parts.filter_map(Self::parse).collect()
+    }
+
     /// Whether the file is new.
     pub fn makes_the_file(&self) -> bool {
         let second = self.text.lines().nth(1);
@@ -114,6 +125,13 @@ mod tests {
         ] {
             assert!(UnifiedDiff::parse(odd).is_none(), "{odd}");
         }
+        let two = format!("{text}\ndiff --git a/x b/x\nnew file mode 100644\n@@ -0,0 +1 @@\n+diff --git a/no b/no\n");
+        let all = UnifiedDiff::parse_all(&two);
+        assert_eq!(
+            all.iter().map(|diff| diff.counts()).collect::<Vec<_>>(),
+            [(2, 2), (1, 0)]
+        );
+        assert_eq!((&*all[0].text, all[1].path.to_str()), (text, Some("/x")));
         let shared = "@@ -1 +1 @@\n-old\n+new\n same\n\\ No newline at end of file\n";
         assert_eq!(diff_sides(shared), ("old\nsame".into(), "new\nsame".into()));
     }

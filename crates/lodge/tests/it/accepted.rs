@@ -167,7 +167,7 @@ impl Client {
     }
 }
 
-fn start(home: &Home) -> (Running, String) {
+pub(crate) fn start(home: &Home) -> (Running, String) {
     let mut running = home.start(["--port", "0", "--sdk-port", "0"]);
     let line = running.line_with("AHP clients");
     let address = line.split_whitespace().last().expect("an address").to_owned();

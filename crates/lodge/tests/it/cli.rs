@@ -279,6 +279,7 @@ fn help_version_and_completions_are_there() {
     check(&["--version"], "lodge 0.");
     check(&["--help"], "opens a conversation");
     check(&["run", "--help"], "--resume <ID|last>");
+    check(&["serve", "--help"], "RuntimeConnection.forUri(\"127.0.0.1:8765\")");
     check(&["completions", "bash"], "_lodge");
     check(&["completions", "zsh"], "#compdef lodge");
     check(&["models"], "rehearsal");

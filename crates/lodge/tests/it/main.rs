@@ -5,6 +5,7 @@
 mod accepted;
 mod accepted_acp;
 mod accepted_sdk;
+mod accepted_settings;
 mod accepted_terminal;
 mod acp;
 mod architecture;

@@ -6,15 +6,22 @@ use serde_json::{Value, json};
 
 use crate::{
     customizations::{named, once, put, toggle},
-    kit::{Client, House, turn_started, uuid},
+    kit::{Client, House, ROOT, turn_started, uuid},
 };
 
-/// An MCP server whose only tool answers with text, a picture and data.
+/// What people are asked by forms whose answers are in no log: they are for the server, or whoever else asks, alone.
+pub(super) const FORMS: [&str; 2] = ["Sign here", "a wants to read"];
+
+/// An MCP server with a tool that answers with text, a picture and data, and one that asks by a form.
 const CLERK: &str = r#"while IFS= read -r line; do
 id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 case "$line" in
 *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"clerk","version":"1"}}' ;;
-*'"tools/list"'*) result='{"tools":[{"name":"stamp","inputSchema":{"type":"object"}}]}' ;;
+*'"tools/list"'*) result='{"tools":[{"name":"stamp","inputSchema":{"type":"object"}},{"name":"sign","inputSchema":{"type":"object"}}]}' ;;
+*'"name":"sign"'*)
+  printf '{"jsonrpc":"2.0","id":"form","method":"elicitation/create","params":{"message":"Sign here","requestedSchema":{"type":"object","properties":{"name":{"type":"string","title":"Name"}},"required":["name"]}}}\n'
+  IFS= read -r answer
+  result='{"content":[{"type":"text","text":"signed"}]}' ;;
 *'"tools/call"'*) result='{"content":[{"type":"text","text":"stamped"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}],"structuredContent":{"stamps":1}}' ;;
 *) result='{}' ;;
 esac
@@ -42,6 +49,8 @@ pub(super) fn furnish(house: &House, work: &Path) {
 pub(super) struct Life {
     a: Client,
     work: PathBuf,
+    /// A file that clients may not read.
+    outside: String,
     pub(super) session: String,
     pub(super) chat: String,
     turns: usize,
@@ -56,10 +65,13 @@ impl Life {
         let state = a.subscribe(&session).await["state"].clone();
         let chat = state["defaultChat"].as_str().unwrap().to_owned();
         a.subscribe(&chat).await;
-        let work = work.to_owned();
+        let outside = house.work().with_file_name("outside.txt");
+        put(&outside, "secret");
+        put(outside.with_file_name("beside/README.md"), "Beside it.");
         Self {
             a,
-            work,
+            work: work.to_owned(),
+            outside: lodge_ahp::uri::file(outside),
             session,
             chat,
             turns: 0,
@@ -71,6 +83,7 @@ impl Life {
         self.approvals().await;
         self.questions().await;
         self.agents_and_commands().await;
+        self.forms().await;
         self.attachments().await;
         self.settings().await;
         self.chats().await;
@@ -124,8 +137,13 @@ impl Life {
 
     /// Answers the next question.
     async fn answers_with(&mut self, value: Value) {
+        self.fills_in("answer", value).await;
+    }
+
+    /// Answers the field of the next form.
+    async fn fills_in(&mut self, field: &str, value: Value) {
         let request = self.a.action("chat/inputRequested").await["action"]["request"].clone();
-        let answers = json!({ "answer": { "state": "submitted", "value": value } });
+        let answers = json!({ (field): { "state": "submitted", "value": value } });
         let completed = json!({
             "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept", "answers": answers,
         });
@@ -209,8 +227,43 @@ impl Life {
         self.a.action("chat/inputRequested").await;
         self.cancel(&turn).await;
         self.configure(json!({ "mode": "plan" })).await;
-        self.turn("write the plan 1. Look. 2. Leap. then say planned").await;
-        self.configure(json!({ "mode": "interactive" })).await;
+        let planned = "write the plan 1. Look. 2. Leap. then present the plan Look, then leap.";
+        let changed = json!({ "kind": "text", "value": "Leap first." });
+        let chosen = json!({ "kind": "selected", "value": "interactive" });
+        for value in [changed, chosen] {
+            let turn = self.say(planned).await;
+            self.answers_with(value).await;
+            self.a.ends(&self.chat, &turn).await;
+        }
+        // One that was closed.
+        let turn = self.say("ask \"Really?\"").await;
+        let request = self.a.action("chat/inputRequested").await["action"]["request"].clone();
+        let closed = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": "cancel" });
+        self.a.accepted(&self.chat, closed).await;
+        self.a.ends(&self.chat, &turn).await;
+    }
+
+    async fn forms(&mut self) {
+        for is_answered in [true, false] {
+            let turn = self.say("call clerk-sign {} then say signed").await;
+            let allow = json!({ "approved": true, "confirmed": "user-action", "selectedOptionId": "allow-once" });
+            self.confirm(&turn, allow).await;
+            if is_answered {
+                self.fills_in("name", json!({ "kind": "text", "value": "Ada" })).await;
+                self.a.ends(&self.chat, &turn).await;
+            } else {
+                self.a.action("chat/inputRequested").await;
+                self.cancel(&turn).await;
+            }
+        }
+        // What streams is in the log when it is long, or after a second. A question that comes before that is before it there.
+        let turn = self.say("slowly 50 ms, stream 2000 chunks of 5000 bytes").await;
+        self.streams(&turn).await;
+        let access = json!({ "channel": ROOT, "uri": self.outside });
+        let asked = self.a.start("resourceRequest", access).await;
+        self.answers_with(json!({ "kind": "selected", "value": "no" })).await;
+        self.a.response(asked).await.unwrap_err();
+        self.cancel(&turn).await;
     }
 
     async fn configure(&mut self, config: Value) {
@@ -285,6 +338,9 @@ impl Life {
         self.configure(json!({ "autoApprove": "autoApprove" })).await;
         self.turn("call bash {\"command\":\"touch approved\",\"description\":\"Make\"} then say made")
             .await;
+        let beside = self.outside.replace("outside.txt", "beside");
+        let added = json!({ "type": "session/workingDirectorySet", "directory": beside });
+        self.a.accepted(&self.session, added).await;
         let titled = json!({ "type": "session/titleChanged", "title": "A long life" });
         self.a.accepted(&self.session, titled).await;
     }

@@ -4,6 +4,7 @@
 //! Every run has fresh seeds and prints them; `LODGE_SEED=<seed>` plays one again. `LODGE_SYNC_RUNS` makes it longer.
 
 mod acts;
+mod comings;
 mod terminals;
 
 use std::time::Duration;
@@ -11,7 +12,10 @@ use std::time::Duration;
 use lodge_ahp::Limits;
 use serde_json::{Value, json};
 
-use self::acts::{act, act_seed};
+use self::{
+    acts::{act, act_seed},
+    comings::{AUTOMATIONS, may_be_gone, told},
+};
 use crate::{
     customizations::furnish,
     kit::*,
@@ -88,8 +92,8 @@ impl Player {
         let params = json!({ "channel": channel, "resource": channel, "view": view });
         let snapshot = match client.request("subscribe", params).await {
             Ok(result) => result["snapshot"].clone(),
-            // Terminals end, and nothing on their channels tells.
-            Err(error) if channel.starts_with("ahp-terminal:") && error["code"] == -32001 => return,
+            // What ends is not told of on its own channel.
+            Err(error) if may_be_gone(channel) && error["code"] == -32001 => return,
             Err(error) => panic!("seed {seed}: {channel} of {} is gone: {error}", self.name),
         };
         // Everything up to the answer is in the inbox, in order. What is numbered after the snapshot comes after it.
@@ -107,10 +111,10 @@ impl Player {
         );
         let before = held;
         self.pump();
-        let mut theirs = self.mirror.state(channel);
+        let mut theirs = told(channel, self.mirror.state(channel));
         // A turn that began or was cut meanwhile leaves another number of turns to compare with.
         if theirs["turns"].as_array().map(Vec::len) == before {
-            let mut ours = normal(channel, &snapshot["state"]);
+            let mut ours = told(channel, normal(channel, &snapshot["state"]));
             // Clients of 0.1 cannot ask for a number of turns: a snapshot has as many of the last ones as fit, which are
             // more after a long one was taken back. Those that both have are compared.
             if self.version == SEED {
@@ -195,7 +199,8 @@ async fn run(seed: u64) {
         }
         chats.push((session, chat));
     }
-    let wanted: Vec<String> = std::iter::once(ROOT.to_owned())
+    let wanted: Vec<String> = [ROOT.to_owned(), AUTOMATIONS.to_owned()]
+        .into_iter()
         .chain(chats.iter().flat_map(|(s, c)| {
             let beside = ["annotations", "changeset/session"].map(|name| format!("{s}/{name}"));
             [s.clone(), c.clone()].into_iter().chain(beside)
@@ -223,11 +228,11 @@ async fn run(seed: u64) {
     for player in &mut players {
         player.join(&house).await;
     }
-    let mut terminals = 0;
-    for _ in 0..110 {
+    let (mut terminals, mut sessions) = (0, 0);
+    for _ in 0..130 {
         let player = &mut players[dice.roll(4) as usize];
         let seed = player.version == SEED;
-        match dice.roll(12) {
+        match dice.roll(14) {
             0 => player.client = None,
             1 if player.client.is_none() => player.join(&house).await,
             2 | 3 if player.client.is_none() => player.come_back(&house).await,
@@ -268,6 +273,7 @@ async fn run(seed: u64) {
                 }
             }
             6 | 7 => terminals::act(&mut dice, player, &chats, &mut terminals).await,
+            8 | 9 if !seed => comings::act(&mut dice, player, &chats, &mut sessions).await,
             _ if seed => act_seed(&mut dice, player, &chats).await,
             _ => act(&mut dice, player, &chats, &places).await,
         }
@@ -328,17 +334,16 @@ async fn run(seed: u64) {
                     .await
                     .unwrap();
                 player.pump();
-                let theirs = player.mirror.state(&channel);
+                let theirs = told(&channel, player.mirror.state(&channel));
                 let held = theirs["turns"].as_array().map(Vec::len);
                 let view = held.map_or(json!({}), |turns| json!({ "turns": turns }));
                 let params = json!({ "channel": channel, "resource": channel, "view": view });
                 let snapshot = match judge.request("subscribe", params).await {
                     Ok(snapshot) => snapshot,
-                    // Terminals end, and nothing on their channels tells.
-                    Err(error) if channel.starts_with("ahp-terminal:") && error["code"] == -32001 => break,
+                    Err(error) if may_be_gone(&channel) && error["code"] == -32001 => break,
                     Err(error) => panic!("seed {seed}: {channel} of {} is gone: {error}", player.name),
                 };
-                let ours = normal(&channel, &snapshot["snapshot"]["state"]);
+                let ours = told(&channel, normal(&channel, &snapshot["snapshot"]["state"]));
                 tries += 1;
                 if theirs != ours && tries < 200 {
                     tokio::time::sleep(Duration::from_millis(50)).await;

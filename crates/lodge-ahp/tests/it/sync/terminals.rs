@@ -77,7 +77,7 @@ pub(super) async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, 
 }
 
 /// Begins to listen, or does so anew.
-async fn listen(player: &mut Player, uri: &str) {
+pub(super) async fn listen(player: &mut Player, uri: &str) {
     let Some(client) = &mut player.client else { return };
     let params: Value = json!({ "channel": uri, "resource": uri });
     client.notify("unsubscribe", params.clone()).await;

@@ -105,6 +105,7 @@ pub(super) fn beside() -> Vec<Payload> {
             tool_call_id: text("call-1"),
             digest: "d-1".into(),
             message: "bash: make test".into(),
+            shown: Some(serde_json::json!({"summary": "Test it"})),
         }
         .into(),
         LodgeAnswered {
