@@ -12,9 +12,9 @@ use ahp::ahp_types::state::{ChatState, Message, ResponsePart, Turn, TurnState, U
 use ratatui_core::text::Line;
 
 use crate::theme::Theme;
-pub use entry::is_command;
 pub(crate) use entry::said_of_call;
 use entry::{Entry, What};
+pub use entry::{failed_command, is_command};
 
 /// Blocks whose rows are kept.
 const KEPT: usize = 400;

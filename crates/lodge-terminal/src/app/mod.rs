@@ -45,7 +45,7 @@ use crate::{
 /// How long a note stays on the screen.
 const NOTE: Duration = Duration::from_secs(8);
 /// A turn that took so long is worth a notification when it ends.
-const LONG_TURN: Duration = Duration::from_secs(20);
+pub const LONG_TURN: Duration = Duration::from_secs(20);
 
 /// Something that was dispatched and is not echoed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

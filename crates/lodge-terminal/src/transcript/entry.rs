@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ahp::ahp_types::state::{
-    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolInput, ToolResultContent, TurnState,
+    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallCompletedState, ToolCallState, ToolInput,
+    ToolResultContent, TurnState,
 };
 use ratatui_core::{style::Style, text::Line};
 use serde_json::{Map, Value};
@@ -69,6 +70,18 @@ pub(super) fn is_settled(part: &ResponsePart, more_blocks: bool, more_parts: boo
 pub fn is_command(meta: Option<&Map<String, Value>>) -> bool {
     meta.and_then(|meta| meta.get("toolKind"))
         .is_some_and(|kind| kind == "terminal")
+}
+
+/// Whether a call ran a command that ended with an exit code other than 0. The call itself succeeded.
+pub fn failed_command(call: &ToolCallCompletedState) -> bool {
+    let mut contents = call.content.iter().flatten();
+    contents.any(|part| match part {
+        ToolResultContent::Terminal(terminal) => {
+            let code = terminal.result.as_ref().and_then(|result| result.exit_code);
+            code.is_some_and(|code| code != 0)
+        }
+        _ => false,
+    })
 }
 
 fn call_id(call: &ToolCallState) -> Option<&str> {
@@ -387,9 +400,10 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
                 note: error.filter(|_| !call.success).map(str::to_owned),
                 failed: !call.success,
                 command: is_command(call.meta.as_ref()),
-                ..match call.success {
-                    true => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
-                    false => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
+                ..match (call.success, failed_command(call)) {
+                    (true, false) => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
+                    (true, true) => base("✗", theme.error, call.past_tense_message.as_text().to_owned()),
+                    (false, _) => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
                 }
             }
         }
