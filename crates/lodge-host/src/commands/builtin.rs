@@ -278,11 +278,11 @@ impl Session {
     fn context(&self) -> Result<Invoked, HostError> {
         let (size, window) = (self.context_size()?, self.settings().model.context_window);
         done(format!(
-            "About {} of {window} tokens ({}%): conversation {} in {} messages, system prompt {}, tools {}.",
+            "About {} of {window} tokens ({}%): conversation {} in {}, system prompt {}, tools {}.",
             size.total(),
             size.total() * 100 / window.max(1),
             size.conversation,
-            size.messages,
+            count(size.messages, "message"),
             size.system,
             size.tools
         ))
@@ -539,7 +539,7 @@ impl Session {
 }
 
 /// A number with its noun, which follows it into the plural.
-fn count(number: impl std::fmt::Display, noun: &str) -> String {
+pub(super) fn count(number: impl std::fmt::Display, noun: &str) -> String {
     let number = number.to_string();
     let plural = if number == "1" { "" } else { "s" };
     format!("{number} {noun}{plural}")

@@ -387,7 +387,7 @@ impl Changes {
         Ok(self.records(inner)?.knows(id))
     }
 
-    /// Makes files of a work tree what they are in git's last commit. Like a restoration, it can be restored.
+    /// Makes files of a worktree what they are in git's last commit. Like a restoration, it can be restored.
     pub fn discard(&self, git: &Git, changes: &[GitChange]) -> Result<Restored, ChangesError> {
         let inner = &mut *self.inner.lock();
         let mut report = Restored::default();
