@@ -197,6 +197,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_frame_is_one_write_that_the_terminal_shows_at_once() {
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut painter = Painter::new(10, 3);
+        let mut writes = Writes(Vec::new());
+        for (size, text) in [((10, 3), "one"), ((10, 3), "two"), ((12, 4), "three")] {
+            let draw = |buffer: &mut Buffer| {
+                buffer.set_string(0, 0, text, Style::new());
+                Some((1, 1))
+            };
+            painter.frame(&mut writes, size, draw).unwrap();
+        }
+        assert_eq!(writes.0.len(), 3);
+        for write in writes.0 {
+            let text = String::from_utf8(write).unwrap();
+            assert!(
+                text.starts_with("\x1b[?2026h") && text.ends_with("\x1b[?2026l"),
+                "{text:?}"
+            );
+            assert_eq!(text.matches("\x1b[?2026").count(), 2, "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_is_shown_between_two_places_is_text() {
         let mut painter = Painter::new(10, 3);
         let draw = |buffer: &mut Buffer| {

@@ -15,7 +15,7 @@ use lodge_log::{Damage, Findings, Position, Store};
 use crate::{
     cli::{CheckArgs, SessionsCommand},
     console::Console,
-    door,
+    host_file,
     listing::{self, Row, count},
     view::{cut, plain, shorten},
 };
@@ -131,7 +131,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
     }
     let width = listing::width();
-    let host = door::running(home.path()).ok().flatten().is_some();
+    let host = host_file::running(home.path()).ok().flatten().is_some();
     for session in page.sessions {
         if json {
             writeln!(out, "{}", as_json(&session))?;

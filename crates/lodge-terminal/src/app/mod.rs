@@ -30,7 +30,7 @@ pub use self::{
 use self::{complete::Menu, overlay::Overlay};
 use crate::{
     client::{
-        mirror::{Channel, Mirror, Went},
+        mirror::{AppliedTo, Channel, Mirror},
         outbox::{self, Outbox},
     },
     composer::Composer,
@@ -276,10 +276,10 @@ impl App {
             return;
         }
         match self.mirror.apply(envelope) {
-            Went::Chat => self.chat_changed(envelope),
-            Went::Session => self.session_changed(envelope),
-            Went::Root => self.changed = true,
-            Went::Nowhere => {}
+            AppliedTo::Chat => self.chat_changed(envelope),
+            AppliedTo::Session => self.session_changed(envelope),
+            AppliedTo::Root => self.changed = true,
+            AppliedTo::Nothing => {}
         }
     }
 

@@ -27,14 +27,14 @@ const DIFF_LINES: usize = 12;
 const THOUGHT_LINES: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EntryKind {
     Message,
     Part(usize),
     End,
 }
 
 pub(super) struct Entry {
-    pub(super) what: What,
+    pub(super) what: EntryKind,
     key: String,
     fingerprint: Option<u64>,
     revision: usize,
@@ -145,7 +145,7 @@ fn fingerprint(part: &ResponsePart) -> u64 {
 }
 
 impl Entry {
-    pub(super) fn new(what: What) -> Self {
+    pub(super) fn new(what: EntryKind) -> Self {
         Self {
             what,
             key: String::new(),
@@ -197,7 +197,7 @@ impl Entry {
     pub(super) fn source<'a>(&self, turn: Shown<'a>, block: usize) -> Option<&'a str> {
         let chunk = self.chunks.as_ref()?.all.get(block)?;
         match (self.what, turn.parts) {
-            (What::Part(index), parts) => match parts.get(index)? {
+            (EntryKind::Part(index), parts) => match parts.get(index)? {
                 ResponsePart::Markdown(part) => part.content.get(chunk.start..chunk.end),
                 _ => None,
             },
@@ -215,13 +215,13 @@ impl Entry {
         look: Look,
     ) -> Vec<Line<'static>> {
         match self.what {
-            What::Message => message(turn, look),
-            What::Part(index) => match &turn.parts[index] {
+            EntryKind::Message => message(turn, look),
+            EntryKind::Part(index) => match &turn.parts[index] {
                 ResponsePart::Markdown(part) => self.chunk(&part.content, block, look),
                 ResponsePart::Reasoning(part) => thought(&part.content, open, turn.is_live(self.what), look),
                 ResponsePart::ToolCall(part) => {
                     let after_call = above.is_some_and(|above| {
-                        matches!(above.what, What::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
+                        matches!(above.what, EntryKind::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
                     });
                     let typed = turn.message.text.starts_with('!');
                     let mut rows = call(&part.tool_call, open || typed, look);
@@ -232,7 +232,7 @@ impl Entry {
                 }
                 part => notice(part, look),
             },
-            What::End => end(turn, look),
+            EntryKind::End => end(turn, look),
         }
     }
 
