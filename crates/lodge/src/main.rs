@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         eprintln!("error: {error}");
         return ExitCode::from(lodge_tools::sandbox::NOT_STARTED);
     }
+    // Before there are other threads.
+    lodge_tools::unblock_signals();
     match serve::sdk_arguments(&args) {
         Ok(Some(sdk)) => {
             let served = block_on(serve::for_sdk(sdk));
