@@ -276,10 +276,9 @@ pub(crate) fn println_quietly(line: &str) {
 
 /// Verifies logs.
 pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
-    let opened = match args.fix {
-        true => Home::open(home, HomeOptions::default())?,
-        false => Home::open_unlocked_read_only(home)?,
-    };
+    let opened = Home::open_unlocked_read_only(home)?;
+    // A running host is in nobody's way unless there is something to repair.
+    let mut held = None;
     let ids = match &args.id {
         Some(id) => vec![find(&opened, id)?],
         None => {
@@ -309,7 +308,12 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         }
         damaged += 1;
         if args.fix {
-            let repaired = opened.sessions().fix(id)?.repaired;
+            let home = match held.take() {
+                Some(home) => home,
+                None => Home::open(home, HomeOptions::default())
+                    .context("A log is repaired while no host runs; `lodge serve --stop` stops it")?,
+            };
+            let repaired = held.insert(home).sessions().fix(id)?.repaired;
             let told = repaired.map_or_else(|| report.findings.to_string(), |repair| repair.to_string());
             println_quietly(&format!("{id}: {told}"));
         } else {
