@@ -23,6 +23,7 @@ mod external_lies;
 mod fleet;
 mod full_disk;
 mod grants;
+mod habits;
 mod hands;
 mod health;
 mod history;
