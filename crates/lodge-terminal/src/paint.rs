@@ -30,6 +30,8 @@ impl Painter {
     /// A screen of this size, of which nothing is known.
     pub fn new(width: u16, height: u16) -> Self {
         let area = Rect::new(0, 0, width, height);
+        // The theme has decided about colours; where a person chose one, NO_COLOR is overruled.
+        crossterm::style::force_color_output(true);
         Self {
             shown: Buffer::empty(area),
             next: Buffer::empty(area),

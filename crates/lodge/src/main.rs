@@ -93,7 +93,8 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
             if !unread {
-                eprintln!("error: {}", describe(&error));
+                // A terminal that is gone cannot be told.
+                let _ = writeln!(std::io::stderr(), "error: {}", describe(&error));
             }
             ExitCode::FAILURE
         }

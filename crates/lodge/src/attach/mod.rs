@@ -61,8 +61,8 @@ const TURNS: usize = 50;
 /// Runs `lodge attach`.
 pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     match connect(home, args).await {
-        // The reader of the output is gone.
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        // The reader of the output, or the terminal, is gone; the session stays.
+        Err(error) if is_gone(&error) => Ok(ExitCode::SUCCESS),
         other => other,
     }
 }
@@ -110,9 +110,11 @@ pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+fn is_gone(error: &anyhow::Error) -> bool {
+    // A closed terminal answers everything with this.
+    let no_terminal = rustix::io::Errno::IO.raw_os_error();
     let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe || error.raw_os_error() == Some(no_terminal))
 }
 
 /// Connects to the host and runs the client that this terminal can show.

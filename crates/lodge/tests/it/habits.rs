@@ -495,7 +495,7 @@ fn a_host_of_a_conversation_stays_while_anything_works_or_anybody_looks() {
         screen.until_shows(match what {
             "a client" => "› say hello",
             "a turn" => "● Running",
-            _ => "1 background task",
+            _ => "\nleft",
         });
         if what == "a client" {
             assert!(stays(&home), "{what}");
