@@ -96,7 +96,7 @@ pub struct Facts {
     pub retried: Option<(String, u32)>,
     /// The conversation of the program that works for the session, by the program's id.
     pub program_session: Option<String>,
-    /// Where the work tree begins that is still to be made for the session.
+    /// Where the worktree begins that is still to be made for the session.
     pub worktree_wanted: Option<String>,
     /// The prompts that are sent at set times.
     pub schedules: Schedules,

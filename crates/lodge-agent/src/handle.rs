@@ -473,6 +473,11 @@ impl Agent {
         self.shared.busy.load(std::sync::atomic::Ordering::Acquire) || !self.shared.agents.running().is_empty()
     }
 
+    /// Whether a turn or a sub-agent runs, or a command that was left in the background.
+    pub fn has_work(&self) -> bool {
+        self.is_busy() || self.shared.tool_state.has_running()
+    }
+
     /// The session's skills, with whether each is on.
     pub async fn skills(&self) -> Result<Vec<(Skill, bool)>, AgentError> {
         self.ask(Command::Load).await?;

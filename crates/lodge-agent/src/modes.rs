@@ -17,9 +17,9 @@ use crate::{
     tool_call::Outcome,
 };
 
-/// So often autopilot goes on although the model did nothing since the last time.
+/// How often autopilot continues when the model made no progress.
 const IDLE_CONTINUATIONS: u32 = 3;
-/// So often it goes on for one message of the person.
+/// How often it continues for one message of the person.
 const MOST_CONTINUATIONS: u32 = 50;
 /// What it says to the model. In a tag, so that it is not taken for the person's words.
 const CONTINUATION: &str = "<autopilot_continuation>\nThe task is not marked as complete. Go on with it; decide for \

@@ -359,11 +359,11 @@ impl Shared {
                 (PermissionResult::approved(), APPROVED)
             }
             PermissionDecision::Reject { feedback } => {
-                let text = told("The user rejected this tool call.", feedback.as_deref());
+                let text = with_feedback("The user rejected this tool call.", feedback.as_deref());
                 (PermissionResult::denied_by_user(feedback), Verdict::Rejected(text))
             }
             PermissionDecision::Deny { feedback } => {
-                let text = told("The user denied this tool call.", feedback.as_deref());
+                let text = with_feedback("The user denied this tool call.", feedback.as_deref());
                 (PermissionResult::denied_by_user(feedback), Verdict::Denied(text))
             }
             PermissionDecision::UserNotAvailable => (PermissionResult::nobody_to_ask(), Verdict::Denied(NOBODY.into())),
@@ -397,7 +397,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-fn told(text: &str, feedback: Option<&str>) -> String {
+fn with_feedback(text: &str, feedback: Option<&str>) -> String {
     match feedback {
         Some(feedback) if !feedback.is_empty() => format!("{text} User feedback: {feedback}"),
         _ => text.to_owned(),

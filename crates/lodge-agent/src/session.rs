@@ -322,7 +322,7 @@ impl ContextSize {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GitContext {
-    /// Root of the work tree.
+    /// Root of the worktree.
     pub root: Option<String>,
     /// The repository as `owner/name`.
     pub repository: Option<String>,

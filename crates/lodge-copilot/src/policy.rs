@@ -2,7 +2,7 @@
 
 use lodge_host::{
     ManagedPolicy,
-    rules::{Access, Rule, What},
+    rules::{Access, Rule, RuleSubject},
 };
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcE
     };
     let mut rules = Vec::new();
     for (list, rule) in [
-        (&permissions.deny, Rule::deny as fn(What) -> Rule),
+        (&permissions.deny, Rule::deny as fn(RuleSubject) -> Rule),
         (&permissions.ask, Rule::ask),
         (&permissions.allow, Rule::allow),
     ] {
@@ -58,7 +58,7 @@ pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcE
 
 /// The subject of a rule: `Shell(git push *)`, `Read(**)`, `Edit(/secrets/**)`, `Domain(example.com)`,
 /// `Mcp(server/tool)`, `Tool(name)`; without parentheses, all of a kind.
-fn what(text: &str) -> Result<What, String> {
+fn what(text: &str) -> Result<RuleSubject, String> {
     let malformed = || {
         format!(
             "{text:?} is not a rule. Rules are Shell(command), Read(glob), Edit(glob), Domain(host), Mcp(server/tool) and \
@@ -74,23 +74,23 @@ fn what(text: &str) -> Result<What, String> {
     }
     let all = matches!(argument, None | Some("*" | "**"));
     let argument = argument.unwrap_or_default().to_owned();
-    let path = |access| What::Path {
+    let path = |access| RuleSubject::Path {
         glob: argument.clone(),
         access: Some(access),
     };
     Ok(match kind.to_ascii_lowercase().as_str() {
-        "shell" | "bash" if all => What::Tool("shell".to_owned()),
-        "shell" | "bash" => What::Command(argument),
-        "read" if all => What::Tool("read".to_owned()),
+        "shell" | "bash" if all => RuleSubject::Tool("shell".to_owned()),
+        "shell" | "bash" => RuleSubject::Command(argument),
+        "read" if all => RuleSubject::Tool("read".to_owned()),
         "read" => path(Access::Read),
-        "edit" | "write" if all => What::Tool("write".to_owned()),
+        "edit" | "write" if all => RuleSubject::Tool("write".to_owned()),
         "edit" | "write" => path(Access::Write),
-        "domain" | "url" if all => What::Tool("url".to_owned()),
-        "domain" | "url" => What::Url(argument),
-        "mcp" if all => What::Tool("*/*".to_owned()),
-        "mcp" if !argument.contains('/') => What::Tool(format!("{argument}/*")),
-        "mcp" => What::Tool(argument),
-        "tool" if !argument.is_empty() => What::Tool(argument),
+        "domain" | "url" if all => RuleSubject::Tool("url".to_owned()),
+        "domain" | "url" => RuleSubject::Url(argument),
+        "mcp" if all => RuleSubject::Tool("*/*".to_owned()),
+        "mcp" if !argument.contains('/') => RuleSubject::Tool(format!("{argument}/*")),
+        "mcp" => RuleSubject::Tool(argument),
+        "tool" if !argument.is_empty() => RuleSubject::Tool(argument),
         _ => return Err(malformed()),
     })
 }
@@ -118,20 +118,23 @@ mod tests {
     #[test]
     fn rules_of_policies_are_understood_and_others_refused() {
         let path = |glob: &str, access| {
-            Some(What::Path {
+            Some(RuleSubject::Path {
                 glob: glob.into(),
                 access: Some(access),
             })
         };
-        let tool = |name: &str| Some(What::Tool(name.into()));
+        let tool = |name: &str| Some(RuleSubject::Tool(name.into()));
         for (text, expected) in [
-            ("Shell(git push *)", Some(What::Command("git push *".into()))),
-            ("shell(rm*)", Some(What::Command("rm*".into()))),
+            ("Shell(git push *)", Some(RuleSubject::Command("git push *".into()))),
+            ("shell(rm*)", Some(RuleSubject::Command("rm*".into()))),
             ("Shell", tool("shell")),
             ("Read(**)", tool("read")),
             ("Read(.env)", path(".env", Access::Read)),
             ("Edit(/secrets/**)", path("/secrets/**", Access::Write)),
-            ("Domain(publish.example)", Some(What::Url("publish.example".into()))),
+            (
+                "Domain(publish.example)",
+                Some(RuleSubject::Url("publish.example".into())),
+            ),
             ("Mcp(github)", tool("github/*")),
             ("Mcp(github/list)", tool("github/list")),
             ("Tool(deploy)", tool("deploy")),

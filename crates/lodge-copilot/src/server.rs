@@ -253,10 +253,16 @@ impl Server {
 
     /// Serves a client of this machine with its own options, until it closes the connection. `host` is the same host,
     /// on the client's behalf. Both servers' clients share their state.
-    pub async fn serve_guest(&self, host: Host, options: ServerOptions, stream: UnixStream, admission: Admission) {
+    pub async fn serve_local_client(
+        &self,
+        host: Host,
+        options: ServerOptions,
+        stream: UnixStream,
+        admission: Admission,
+    ) {
         let shared = Shared::new(&host, options, self.shared.boards.clone(), self.shared.peers.clone());
         let slot = self.host.connections().admit(None);
-        // A guest with a token of its own must show it.
+        // A local client with a token of its own must show it.
         let known = (!shared.options.is_locked()).then_some(admission);
         let connection = Arc::new(Connection::new(host, shared, Some(slot), known));
         let (input, output) = stream.into_split();

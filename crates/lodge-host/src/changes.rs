@@ -24,10 +24,10 @@ pub enum Span {
     Session,
 }
 
-/// What git says about a work tree.
+/// What git says about a worktree.
 #[derive(Debug, Clone)]
 pub struct WorkTree {
-    /// The top of the work tree.
+    /// The top of the worktree.
     pub root: PathBuf,
     /// The branch that is checked out.
     pub branch: Option<String>,

@@ -141,7 +141,7 @@ pub mod mcp {
 
 /// Permission rules.
 pub mod rules {
-    pub use lodge_tools::rules::{Access, Policy, Rule, RuleSet, Scope, What, location, sampling_of};
+    pub use lodge_tools::rules::{Access, Policy, Rule, RuleSet, RuleSubject, Scope, location, sampling_of};
 }
 
 /// Terminals of people, beside the agent.

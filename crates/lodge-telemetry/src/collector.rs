@@ -14,7 +14,7 @@ const USUAL: &str = "http://localhost:4318";
 /// How long a collector may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Headers for everything, and for one kind of things. They hold what collectors let people in by.
+/// Headers for all signals, and per signal. They can contain credentials.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
 const METRICS_HEADERS: &str = "OTEL_EXPORTER_OTLP_METRICS_HEADERS";

@@ -84,7 +84,10 @@ impl Lines {
         });
         let mut told: Vec<Log> = told.collect();
         if left_out > 0 {
-            let text = format!("{left_out} lines were left out");
+            let text = match left_out {
+                1 => "1 line was left out".to_owned(),
+                many => format!("{many} lines were left out"),
+            };
             let record = otlp::log(now(), 13, &text, &[]);
             told.push(Log { severity: 13, record });
         }

@@ -18,10 +18,10 @@ mod transcript;
 mod vim;
 mod wrap;
 
-pub use app::{App, COMMANDS, Cell, Effect, HostName, Price, Prices, Sent, Setup};
+pub use app::{App, COMMANDS, Cell, Effect, HostName, LONG_TURN, Price, Prices, Sent, Setup};
 pub use feed::{Body, Feed};
 pub use keys::{EDITOR_KEYS, KEYS};
 pub use paint::Painter;
 pub use plain::{plain, plain_line, shorten, shown_path};
 pub use theme::{Scheme, Theme};
-pub use transcript::is_command;
+pub use transcript::{failed_command, is_command};

@@ -30,6 +30,8 @@ impl Painter {
     /// A screen of this size, of which nothing is known.
     pub fn new(width: u16, height: u16) -> Self {
         let area = Rect::new(0, 0, width, height);
+        // The theme has decided about colours; where a person chose one, NO_COLOR is overruled.
+        crossterm::style::force_color_output(true);
         Self {
             shown: Buffer::empty(area),
             next: Buffer::empty(area),
@@ -195,6 +197,38 @@ fn colour(colour: Color) -> TerminalColor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_is_one_write_that_the_terminal_shows_at_once() {
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut painter = Painter::new(10, 3);
+        let mut writes = Writes(Vec::new());
+        for (size, text) in [((10, 3), "one"), ((10, 3), "two"), ((12, 4), "three")] {
+            let draw = |buffer: &mut Buffer| {
+                buffer.set_string(0, 0, text, Style::new());
+                Some((1, 1))
+            };
+            painter.frame(&mut writes, size, draw).unwrap();
+        }
+        assert_eq!(writes.0.len(), 3);
+        for write in writes.0 {
+            let text = String::from_utf8(write).unwrap();
+            assert!(
+                text.starts_with("\x1b[?2026h") && text.ends_with("\x1b[?2026l"),
+                "{text:?}"
+            );
+            assert_eq!(text.matches("\x1b[?2026").count(), 2, "{text:?}");
+        }
+    }
 
     #[test]
     fn what_is_shown_between_two_places_is_text() {

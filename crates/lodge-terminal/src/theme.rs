@@ -18,17 +18,21 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The names that people choose by.
-    pub const NAMES: [&'static str; 3] = ["dark", "light", "plain"];
+    /// All schemes.
+    pub const ALL: [Self; 3] = [Self::Dark, Self::Light, Self::Plain];
+
+    /// The name that people choose it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dark => "dark",
+            Self::Light => "light",
+            Self::Plain => "plain",
+        }
+    }
 
     /// The scheme of a name.
     pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "dark" => Some(Self::Dark),
-            "light" => Some(Self::Light),
-            "plain" => Some(Self::Plain),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
     /// What the variables of a terminal say, if they do: `NO_COLOR`, then `COLORFGBG`.

@@ -12,9 +12,9 @@ use ahp::ahp_types::state::{ChatState, Message, ResponsePart, Turn, TurnState, U
 use ratatui_core::text::Line;
 
 use crate::theme::Theme;
-pub use entry::is_command;
 pub(crate) use entry::said_of_call;
-use entry::{Entry, What};
+use entry::{Entry, EntryKind};
+pub use entry::{failed_command, is_command};
 
 /// Blocks whose rows are kept.
 const KEPT: usize = 400;
@@ -83,8 +83,8 @@ impl<'a> Shown<'a> {
     }
 
     /// Whether this is what the turn does right now.
-    fn is_live(&self, what: What) -> bool {
-        self.end.is_none() && matches!(what, What::Part(index) if index + 1 == self.parts.len())
+    fn is_live(&self, what: EntryKind) -> bool {
+        self.end.is_none() && matches!(what, EntryKind::Part(index) if index + 1 == self.parts.len())
     }
 
     fn over(turn: &'a Turn) -> Self {
@@ -302,9 +302,9 @@ impl Transcript {
         };
         let entry = &self.turns[at.turn].entries[at.entry];
         match entry.what {
-            What::Message | What::End => true,
-            What::Part(_) if turn.end.is_some() => true,
-            What::Part(index) => {
+            EntryKind::Message | EntryKind::End => true,
+            EntryKind::Part(_) if turn.end.is_some() => true,
+            EntryKind::Part(index) => {
                 let more_blocks = at.block + 1 < entry.blocks();
                 let more_parts = index + 1 < turn.parts.len();
                 turn.parts
@@ -380,8 +380,8 @@ impl Transcript {
 
     fn note_call(&mut self, at: Position, chat: &ChatState) {
         let part = Shown::at(chat, at.turn).and_then(|turn| match self.turns[at.turn].entries[at.entry].what {
-            What::Part(index) => turn.parts.get(index),
-            What::Message | What::End => None,
+            EntryKind::Part(index) => turn.parts.get(index),
+            EntryKind::Message | EntryKind::End => None,
         });
         if let Some(id) = part.and_then(entry::opens) {
             self.last_call = Some(id.to_owned());
@@ -401,8 +401,8 @@ impl Transcript {
             return empty;
         };
         let part = match entry.what {
-            What::Part(index) => turn.parts.get(index),
-            What::Message | What::End => None,
+            EntryKind::Part(index) => turn.parts.get(index),
+            EntryKind::Message | EntryKind::End => None,
         };
         let open = part.and_then(entry::opens).is_some_and(|id| self.is_open(id));
         let stamp = entry.stamp(at.block, open, turn.is_live(entry.what));
@@ -555,7 +555,7 @@ impl TurnView {
             return;
         }
         if self.entries.is_empty() {
-            self.entries.push(Entry::new(What::Message));
+            self.entries.push(Entry::new(EntryKind::Message));
         }
         for (index, part) in turn.parts.iter().enumerate() {
             let at = index + 1;
@@ -564,13 +564,13 @@ impl TurnView {
                 self.entries.truncate(at);
             }
             if at == self.entries.len() {
-                self.entries.push(Entry::new(What::Part(index)));
+                self.entries.push(Entry::new(EntryKind::Part(index)));
             }
             self.entries[at].follow(part);
         }
         if turn.end.is_some() {
             self.entries.truncate(turn.parts.len() + 1);
-            self.entries.push(Entry::new(What::End));
+            self.entries.push(Entry::new(EntryKind::End));
             self.over = true;
         }
     }

@@ -43,7 +43,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("submodule.recurse", "false"),
     ("status.submoduleSummary", "false"),
     ("diff.ignoreSubmodules", "all"),
-    // A directory of a work tree that only looks like a repository is none.
+    // A directory of a worktree that only looks like a repository is none.
     ("safe.bareRepository", "explicit"),
 ];
 
@@ -261,7 +261,7 @@ fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> 
     };
     let file = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
     let git_dir = root.join(file.strip_prefix("gitdir:").map_or(".git", str::trim));
-    // A linked work tree does not obey what was written for the main one.
+    // A linked worktree does not obey what was written for the main one.
     if git_dir.join("commondir").exists() {
         return Ok(());
     }
@@ -269,7 +269,7 @@ fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> 
     match real(&git_dir.join(named)) == real(root) {
         true => Ok(()),
         false => Err(format!(
-            "the git configuration of {} sets another work tree: {named}",
+            "the git configuration of {} sets another worktree: {named}",
             root.display()
         )),
     }

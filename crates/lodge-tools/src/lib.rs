@@ -44,7 +44,7 @@ pub use external_files::difference;
 pub use guard::{GUARD, Term, guard_until, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
 pub use paths::Located;
-pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
+pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans, unblock_signals};
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use shells::BackgroundShell;
 pub use state::SessionTools;

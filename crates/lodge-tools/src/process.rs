@@ -294,6 +294,14 @@ pub fn hand_on_no_ignored_signals() {
     }
 }
 
+/// From now on this thread, and those that it starts, block no signal, whatever this process inherited: a program inherits the mask of
+/// the thread that starts it, and one that blocks signals cannot be interrupted.
+pub fn unblock_signals() {
+    if let Err(error) = nix::sys::signal::SigSet::empty().thread_set_mask() {
+        tracing::warn!(%error, "cannot unblock signals");
+    }
+}
+
 /// The variable that marks a process and all its descendants as this host's.
 pub(crate) fn mark(name: &str) -> (OsString, OsString) {
     crate::guard::ensure();

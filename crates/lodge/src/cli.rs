@@ -539,11 +539,14 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Print line by line instead of using the whole screen: for screen readers and simple terminals
-    #[arg(long, env = "LODGE_PLAIN")]
+    #[arg(long, env = "LODGE_PLAIN", value_parser = crate::console::parse_switch)]
     pub(crate) plain: bool,
     /// How many turns to show at the start
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) history: usize,
+    /// Without a session, open the last one of this directory instead of asking.
+    #[arg(skip)]
+    pub(crate) last_here: bool,
 }
 
 #[derive(Subcommand)]

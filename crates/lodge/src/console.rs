@@ -1,6 +1,7 @@
 //! Input and output of a command: this process's terminal, or that of the program that sent the command to the host.
 
 use std::{
+    convert::Infallible,
     io::{self, BufWriter, IsTerminal, Write},
     sync::Arc,
 };
@@ -34,13 +35,23 @@ pub(crate) enum Heard {
     Gone,
 }
 
-/// Output of a command in the host, on its way to the guest's terminal.
+/// Output of a command in the host, on its way to the local client's terminal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Shown {
     Out(String),
     Err(String),
     Exit(u8),
+}
+
+/// Whether a variable with this value turns something on.
+fn is_on(value: &str) -> bool {
+    !["", "0", "false", "no", "off"].contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// Reads the value of an option that a variable can turn on, too.
+pub(crate) fn parse_switch(value: &str) -> Result<bool, Infallible> {
+    Ok(is_on(value))
 }
 
 /// Columns and rows of a terminal.
@@ -61,7 +72,8 @@ impl Terminal {
     pub(crate) fn own() -> Self {
         let stderr = io::stderr().is_terminal();
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let able = variable("TERM").is_some_and(|term| term != "dumb") && variable("LODGE_PLAIN").is_none();
+        let plain = variable("LODGE_PLAIN").is_some_and(|value| is_on(&value));
+        let able = variable("TERM").is_some_and(|term| term != "dumb") && !plain;
         Self {
             stdin: io::stdin().is_terminal(),
             stderr,
@@ -104,7 +116,7 @@ impl Console {
         )
     }
 
-    pub(crate) fn of_guest(stream: UnixStream, terminal: Terminal) -> Self {
+    pub(crate) fn of_local_client(stream: UnixStream, terminal: Terminal) -> Self {
         let (read, write) = stream.into_split();
         let buffer = Arc::<Mutex<Vec<u8>>>::default();
         let sink = |frame| {
@@ -137,7 +149,7 @@ impl Console {
     pub(crate) async fn heard(&mut self) -> Heard {
         if let Some(source) = self.source.take() {
             match source.wire {
-                Some(wire) => drop(tokio::spawn(hear_guest(wire, source.into))),
+                Some(wire) => drop(tokio::spawn(hear_local_client(wire, source.into))),
                 None => hear_own(&source.into, self.terminal.has_person()),
             }
         }
@@ -153,7 +165,7 @@ impl Console {
         self.out.flush()
     }
 
-    /// Flushes the output. Waits for a guest that reads slowly.
+    /// Flushes the output. Waits for a local client that reads slowly.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         self.out.flush()?;
         if let Some((wire, buffer)) = &mut self.wire {
@@ -163,12 +175,12 @@ impl Console {
         Ok(())
     }
 
-    /// Tells a guest the command's exit code.
+    /// Tells a local client the command's exit code.
     pub(crate) async fn exit(mut self, code: u8) {
         if let Some((_, buffer)) = &self.wire {
             push(buffer, &Shown::Exit(code));
         }
-        // A guest that is gone needs no answer.
+        // A local client that is gone needs no answer.
         let _ = self.flush().await;
     }
 
@@ -239,7 +251,7 @@ pub(crate) fn read_lines(into: mpsc::UnboundedSender<Heard>) {
     });
 }
 
-async fn hear_guest(wire: OwnedReadHalf, into: mpsc::UnboundedSender<Heard>) {
+async fn hear_local_client(wire: OwnedReadHalf, into: mpsc::UnboundedSender<Heard>) {
     let mut lines = BufReader::new(wire).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(heard) = serde_json::from_str(&line) else { break };
@@ -250,7 +262,7 @@ async fn hear_guest(wire: OwnedReadHalf, into: mpsc::UnboundedSender<Heard>) {
     let _ = into.send(Heard::Gone);
 }
 
-/// Writes into the frames for a guest.
+/// Writes into the frames for a local client.
 struct Sink {
     buffer: Arc<Mutex<Vec<u8>>>,
     frame: fn(String) -> Shown,

@@ -15,7 +15,7 @@ use lodge_tools::{
     rules::{Policy, RuleSet},
 };
 
-use crate::{door, listing::count, mcp, serve::print_line, setup};
+use crate::{host_file, listing::count, mcp, serve::print_line, setup};
 
 /// Time limit for a provider's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -193,7 +193,7 @@ fn lacking(models: &Catalogue, default: &str, provider: &str, list: &[ModelInfo]
 
 fn host(page: &Page, home: &Path) {
     page.head("Host");
-    match door::running(home).ok().flatten() {
+    match host_file::running(home).ok().flatten() {
         Some(note) => {
             page.good(format!(
                 "process {} listens on {}; connect with `lodge attach`",

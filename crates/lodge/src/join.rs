@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     cli::{Cli, Command, SessionsCommand},
     console::{self, Console, Heard, Shown, Terminal},
-    door, guest, keyring, launch, run, setup,
+    host_file, keyring, launch, local_clients, run, setup,
 };
 
 /// Time limit for a host to release the home, or to say where it is.
@@ -105,7 +105,9 @@ pub(crate) async fn reach(
 
 /// Connects to the host of a home. `None` if none runs.
 pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStream>> {
-    let Some(note) = door::find(home)? else { return Ok(None) };
+    let Some(note) = host_file::find(home)? else {
+        return Ok(None);
+    };
     if note.version != hello.version {
         bail!(
             "The host on {} (process {}) is Lodge {}, and this is Lodge {}. Stop that host and start it again with this program.",
@@ -128,7 +130,7 @@ pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStr
     let mut line = serde_json::to_vec(hello)?;
     line.push(b'\n');
     let answered = async {
-        // A refused guest gets the answer before it has sent everything.
+        // A refused local client gets the answer before it has sent everything.
         let sent = stream.write_all(&line).await;
         let mut answer = Vec::new();
         // Byte by byte: anything after the line is for other readers.
@@ -213,7 +215,7 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
             let mut console = Console::own();
             // A session that was only rewound was not resumed, so it is not ended either.
             let ends = !matches!(command, Command::Sessions(SessionsCommand::Rewind { .. }));
-            let code = guest::execute(&host, command, &hello.input, &mut console).await;
+            let code = local_clients::execute(&host, command, &hello.input, &mut console).await;
             installed().await;
             if ends {
                 host.shutdown().await;

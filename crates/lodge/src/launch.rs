@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_host::{Home, HomeOptions, Host, LogError};
 
-use crate::{door, keyring, log_file, serve::print_line};
+use crate::{host_file, keyring, log_file, serve::print_line};
 
 /// How long a host may take to start, which may have to wait for the keyring, and to stop.
 const START: Duration = Duration::from_secs(30).saturating_add(keyring::PATIENCE);
@@ -63,7 +63,7 @@ fn start(home: &Path) -> Result<Starting> {
 
 /// Makes sure that a host runs on a home.
 pub(crate) async fn ensure(home: &Path) -> Result<()> {
-    if door::running(home)?.is_some() {
+    if host_file::running(home)?.is_some() {
         return Ok(());
     }
     let path = log_file::path(home);
@@ -72,14 +72,14 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
     loop {
         tokio::time::sleep(LOOK).await;
         let ended = host.child.try_wait()?;
-        if door::running(home)?.is_some() {
+        if host_file::running(home)?.is_some() {
             return Ok(());
         }
         match ended {
             // Another one was quicker and is about to listen, or a command has the home for a moment.
             Some(status) if status.success() => {
                 tokio::time::sleep(AGAIN).await;
-                if door::running(home)?.is_some() {
+                if host_file::running(home)?.is_some() {
                     return Ok(());
                 }
                 host = start(home)?;
@@ -105,7 +105,7 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
 pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
     let patience = Instant::now() + STOP;
     let note = loop {
-        if let Some(note) = door::running(home)? {
+        if let Some(note) = host_file::running(home)? {
             break note;
         }
         if forgets(home, patience)? {
@@ -120,7 +120,7 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
         .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
     let patience = Instant::now() + STOP;
     // It answers no more a moment before it lets go of the home.
-    while door::running(home)?.is_some() || matches!(hold(home), Ok(None)) {
+    while host_file::running(home)?.is_some() || matches!(hold(home), Ok(None)) {
         if Instant::now() > patience {
             bail!("The host (process {}) did not stop.", note.pid);
         }
@@ -149,11 +149,11 @@ fn hold(home: &Path) -> Result<Option<Home>> {
 /// Takes away what a host left that was killed, so that it stays stopped. False while a host has the home: it is about to answer, or
 /// to end.
 fn forgets(home: &Path, patience: Instant) -> Result<bool> {
-    if door::find(home)?.is_none() {
+    if host_file::find(home)?.is_none() {
         return Ok(true);
     }
     match hold(home)? {
-        Some(_open) => door::forget(home).map(|()| true),
+        Some(_open) => host_file::forget(home).map(|()| true),
         None if Instant::now() < patience => Ok(false),
         None => bail!("A host uses {} but does not answer.", home.display()),
     }
@@ -169,7 +169,7 @@ pub(crate) async fn not_needed(host: &Host) {
     loop {
         tokio::time::sleep((linger / 10).clamp(Duration::from_millis(20), Duration::from_secs(10))).await;
         let (_, clients) = host.connections().connected();
-        if clients > 0 || host.is_busy() {
+        if clients > 0 || host.has_work() {
             since = Instant::now();
         }
         if since.elapsed() >= linger {

@@ -5,17 +5,17 @@ mod backup;
 mod cli;
 mod console;
 mod doctor;
-mod door;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod form;
 mod grants;
-mod guest;
 mod history;
+mod host_file;
 mod join;
 mod keyring;
 mod launch;
 mod listing;
+mod local_clients;
 mod log_file;
 mod logging;
 mod mcp;
@@ -58,6 +58,8 @@ fn main() -> ExitCode {
         eprintln!("error: {error}");
         return ExitCode::from(lodge_tools::sandbox::NOT_STARTED);
     }
+    // Before there are other threads.
+    lodge_tools::unblock_signals();
     match serve::sdk_arguments(&args) {
         Ok(Some(sdk)) => {
             let served = block_on(serve::for_sdk(sdk));
@@ -91,7 +93,8 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
             if !unread {
-                eprintln!("error: {}", describe(&error));
+                // A terminal that is gone cannot be told.
+                let _ = writeln!(std::io::stderr(), "error: {}", describe(&error));
             }
             ExitCode::FAILURE
         }
@@ -139,7 +142,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Setup) => block_on(setup_command::run(&home?)),
         Some(Command::Acp(args)) if args.setup => block_on(setup_command::run(&home?)),
         Some(Command::Acp(_)) => block_on(join::editor(&home?)),
-        Some(command) if guest::is_for_host(&command) => block_on(join::command(&home?, cli.global.sync, command)),
+        Some(command) if local_clients::is_for_host(&command) => {
+            block_on(join::command(&home?, cli.global.sync, command))
+        }
         Some(Command::Attach(mut args)) => block_on(async {
             let home = home?;
             // The way to another machine, open for as long as this runs.

@@ -25,9 +25,9 @@ use tokio::{
 
 use crate::{
     cli::{Global, ServeArgs},
-    door,
-    guest::Guests,
+    host_file,
     join::{self, Hello, Reached},
+    local_clients::LocalClients,
     notify, prune, remote, setup, vscode,
 };
 
@@ -191,7 +191,7 @@ async fn open(home: &Path, sync: SyncPolicy, keeper: Option<Arc<dyn Keeper>>) ->
             Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => error,
             other => return other,
         };
-        if door::running(home)?.is_some() || Instant::now() > patience {
+        if host_file::running(home)?.is_some() || Instant::now() > patience {
             return Err(error);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -251,7 +251,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let directory = std::env::current_dir().ok();
     let config = setup::config(home)?;
     let (settings, retention) = (config.ahp, config.retention.retention());
-    let pricing = config.prices.map(|prices| prices.told()).unwrap_or_default();
+    let pricing = config.prices.map(|prices| prices.by_model()).unwrap_or_default();
     let directories = |named: &[String]| -> Vec<PathBuf> {
         let absolute = |text: &String| lodge_tools::paths::absolute(home, text);
         named.iter().map(absolute).collect()
@@ -305,7 +305,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let sdk_socket = local_socket(&door, home, "sdk");
     let join_socket = local_socket(&door, home, "join");
     let path_of = |socket: &Option<LocalListener>| socket.as_ref().map(|socket| socket.path().to_owned());
-    let note = door::Note {
+    let note = host_file::Note {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         background: ends == Ends::WhenUnneeded,
@@ -324,7 +324,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         Some(socket) => vscode::Listed::publish(&vscode, socket)?,
         None => vscode::Listed::default(),
     };
-    let (listed, found) = (Arc::new(listed), Arc::new(door::Discovery::publish(home, note)?));
+    let (listed, found) = (Arc::new(listed), Arc::new(host_file::Discovery::publish(home, note)?));
     print_line(&format!(
         "Lodge {} · sessions in {}",
         env!("CARGO_PKG_VERSION"),
@@ -347,7 +347,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         None => {
             print_line(&format!("AHP clients   {place}"));
             print_line(&format!("Copilot SDKs  {}", sdk_line(sdk)));
-            print_line(&format!("Token         in {}", door::token_file(home).display()));
+            print_line(&format!("Token         in {}", host_file::token_file(home).display()));
         }
     }
     print_line("Ctrl-C stops.");
@@ -358,30 +358,30 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         traces: TraceOptions::of(variable),
         ..ServerOptions::default()
     };
-    let guests = Arc::new(Guests {
+    let local_clients = Arc::new(LocalClients {
         host: host.clone(),
         sdks: lodge_copilot::Server::new(host.clone(), options),
         home: home.to_owned(),
     });
     #[cfg(feature = "fleet")]
     if let Some(member) = &member {
-        member.serve(guests.clone().serving(ahp.clone()));
+        member.serve(local_clients.clone().serving(ahp.clone()));
     }
     let local = async {
         match sdk_socket {
-            Some(socket) => guests.sdks.serve_local(socket).await,
+            Some(socket) => local_clients.sdks.serve_local(socket).await,
             None => std::future::pending().await,
         }
     };
     let joining = async {
         match join_socket {
-            Some(socket) => guests.clone().serve(socket).await,
+            Some(socket) => local_clients.clone().serve(socket).await,
             None => std::future::pending().await,
         }
     };
     let mut reason = AbortReason::RemoteCommand;
     tokio::select! {
-        served = guests.sdks.serve_tcp(sdk_listener) => served?,
+        served = local_clients.sdks.serve_tcp(sdk_listener) => served?,
         () = local => {}
         () = joining => {}
         () = keep_files(door, found.clone(), listed.clone()) => {}
@@ -414,7 +414,7 @@ fn local_socket(door: &Arc<Door>, home: &Path, name: &str) -> Option<LocalListen
 }
 
 /// Restores the files with which others find the host, if somebody deletes them.
-async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>, listed: Arc<vscode::Listed>) {
+async fn keep_files(door: Arc<Door>, found: Arc<host_file::Discovery>, listed: Arc<vscode::Listed>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let (door, found, listed) = (door.clone(), found.clone(), listed.clone());

@@ -15,7 +15,7 @@ use lodge_log::{Damage, Findings, Position, Store};
 use crate::{
     cli::{CheckArgs, SessionsCommand},
     console::Console,
-    door,
+    host_file,
     listing::{self, Row, count},
     view::{cut, plain, shorten},
 };
@@ -131,7 +131,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
     }
     let width = listing::width();
-    let host = door::running(home.path()).ok().flatten().is_some();
+    let host = host_file::running(home.path()).ok().flatten().is_some();
     for session in page.sessions {
         if json {
             writeln!(out, "{}", as_json(&session))?;
@@ -276,10 +276,9 @@ pub(crate) fn println_quietly(line: &str) {
 
 /// Verifies logs.
 pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
-    let opened = match args.fix {
-        true => Home::open(home, HomeOptions::default())?,
-        false => Home::open_unlocked_read_only(home)?,
-    };
+    let opened = Home::open_unlocked_read_only(home)?;
+    // A running host is in nobody's way unless there is something to repair.
+    let mut held = None;
     let ids = match &args.id {
         Some(id) => vec![find(&opened, id)?],
         None => {
@@ -309,7 +308,12 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         }
         damaged += 1;
         if args.fix {
-            let repaired = opened.sessions().fix(id)?.repaired;
+            let home = match held.take() {
+                Some(home) => home,
+                None => Home::open(home, HomeOptions::default())
+                    .context("A log is repaired while no host runs; `lodge serve --stop` stops it")?,
+            };
+            let repaired = held.insert(home).sessions().fix(id)?.repaired;
             let told = repaired.map_or_else(|| report.findings.to_string(), |repair| repair.to_string());
             println_quietly(&format!("{id}: {told}"));
         } else {

@@ -108,7 +108,7 @@ pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
         )),
         false => print_line(&format!("Saved to {}, readable only by you.", path.display())),
     }
-    if crate::door::running(home)?.is_some()
+    if crate::host_file::running(home)?.is_some()
         && yes(
             "A host is running and uses the new model after a restart. Stop it now?",
             true,

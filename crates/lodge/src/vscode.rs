@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{door, serve::print_line};
+use crate::{host_file, serve::print_line};
 
 /// Version of the entries' format, for VS Code.
 const SCHEMA: u32 = 2;
@@ -126,9 +126,9 @@ fn list_in(user_data: &Path, entry: &Entry, bytes: &[u8]) -> Result<PathBuf, Str
 
 /// `lodge vscode`: prints the settings with which VS Code reaches the running host.
 pub(crate) fn explain(home: &Path) -> Result<ExitCode> {
-    let note = door::running(home)?.context("No host is running. Start one with `lodge serve`")?;
+    let note = host_file::running(home)?.context("No host is running. Start one with `lodge serve`")?;
     let address = note.ahp.trim_start_matches("ws://").trim_end_matches('/');
-    let token = door::token(home).unwrap_or_default();
+    let token = host_file::token(home).unwrap_or_default();
     let settings = json!({
         "chat.remoteAgentHostsEnabled": true,
         "chat.remoteAgentHosts": [{ "name": "Lodge", "address": address, "connectionToken": token }],

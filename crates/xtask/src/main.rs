@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         other => Err(anyhow::anyhow!(
-            "I do not know `cargo xtask {}`.\n\n{HELP}",
+            "unknown command `cargo xtask {}`\n\n{HELP}",
             other.join(" ")
         )),
     };

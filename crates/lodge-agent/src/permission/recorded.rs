@@ -2,7 +2,7 @@
 
 use lodge_events::{ApprovalMode, LodgeApproval, LodgeRules, PermissionMode, RuleEffect, SessionRule};
 use lodge_log::LogError;
-use lodge_tools::rules::{Access, Effect, Rule, What};
+use lodge_tools::rules::{Access, Effect, Rule, RuleSubject};
 
 use super::Permissions;
 use crate::{session::Shared, settings::Approval};
@@ -113,14 +113,14 @@ fn recorded_rule(rule: &Rule) -> SessionRule {
 /// The rule, if this build knows its kind. One that allows something is no loss: whoever gave it is asked again.
 fn read_rule(rule: &SessionRule) -> Option<Rule> {
     let argument = rule.argument.clone();
-    let path = |access| What::Path {
+    let path = |access| RuleSubject::Path {
         glob: argument.clone(),
         access,
     };
     let what = match rule.kind.as_str() {
-        "tool" => What::Tool(argument),
-        "shell" => What::Command(argument),
-        "url" => What::Url(argument),
+        "tool" => RuleSubject::Tool(argument),
+        "shell" => RuleSubject::Command(argument),
+        "url" => RuleSubject::Url(argument),
         "read" => path(Some(Access::Read)),
         "write" => path(Some(Access::Write)),
         "path" => path(None),
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn every_rule_reads_back_as_it_was_recorded() {
-        let path = |access| What::Path {
+        let path = |access| RuleSubject::Path {
             glob: "src/**".into(),
             access,
         };
         for what in [
-            What::Tool("server/*".into()),
-            What::Command("git log".into()),
-            What::Url("*.example.com".into()),
+            RuleSubject::Tool("server/*".into()),
+            RuleSubject::Command("git log".into()),
+            RuleSubject::Url("*.example.com".into()),
             path(Some(Access::Read)),
             path(Some(Access::Write)),
             path(None),
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(read_rule(&rule("allow", "telepathy")), None);
         assert_eq!(
             read_rule(&rule("maybe", "tool")),
-            Some(Rule::deny(What::Tool("*".into())))
+            Some(Rule::deny(RuleSubject::Tool("*".into())))
         );
         assert_eq!(Approval::from(&ApprovalMode::from("telepathy")), Approval::Ask);
     }

@@ -155,7 +155,7 @@ pub(super) async fn durable(inner: &Mutex<Inner>) -> Result<(), LogError> {
     };
     match failed {
         Some(reason) => Err(lost(&reason)),
-        None if !may_act() => Err(lost("this host has not reached the others for too long")),
+        None if !may_act() => Err(lost("this host lost contact with the fleet")),
         None => Ok(()),
     }
 }

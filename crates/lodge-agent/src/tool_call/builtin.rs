@@ -292,7 +292,7 @@ impl Call<'_> {
 /// Whether a call may run.
 enum Permission {
     Approved,
-    /// Nobody said no, and nobody yes.
+    /// No rule decided, and nobody was asked.
     Unasked(PermissionRequest),
     Refused(Outcome),
 }

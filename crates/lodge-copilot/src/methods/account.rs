@@ -180,11 +180,11 @@ async fn login(ctx: Ctx, params: LoginParams) -> Result<LoggedIn, RpcError> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LogoutParams {
-    auth_info: Whom,
+    auth_info: AccountParams,
 }
 
 #[derive(Deserialize)]
-struct Whom {
+struct AccountParams {
     host: String,
     #[serde(default)]
     login: Option<String>,

@@ -178,12 +178,12 @@ async fn tell_next(session: &Attached) -> Result<(), RpcError> {
 struct RespondParams {
     request_id: String,
     #[serde(default)]
-    result: Dealt,
+    result: CommandOutcome,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Dealt {
+struct CommandOutcome {
     stop_processing_queue: bool,
 }
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use lodge_events::PermissionRule;
 use lodge_host::{
     Approval, Change, RulesChange, Trust,
-    rules::{self, Policy, Rule, RuleSet, Scope, What},
+    rules::{self, Policy, Rule, RuleSet, RuleSubject, Scope},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ async fn configure(session: Arc<Attached>, params: ConfigureParams) -> Result<Va
             .map(|all| switch(all, reads())),
     );
     if let Some(paths) = params.paths {
-        let everywhere = Rule::allow(What::Path {
+        let everywhere = Rule::allow(RuleSubject::Path {
             glob: "/**".to_owned(),
             access: None,
         });
@@ -123,7 +123,10 @@ async fn configure(session: Arc<Attached>, params: ConfigureParams) -> Result<Va
     if let Some(urls) = params.urls {
         changes.push(switch(urls.unrestricted, vec![tool("url")]));
         if !urls.unrestricted {
-            let allowed = urls.initial_allowed.into_iter().map(|url| Rule::allow(What::Url(url)));
+            let allowed = urls
+                .initial_allowed
+                .into_iter()
+                .map(|url| Rule::allow(RuleSubject::Url(url)));
             changes.push(Change::Rules(RulesChange::Add(allowed.collect())));
         }
     }
@@ -134,7 +137,7 @@ async fn configure(session: Arc<Attached>, params: ConfigureParams) -> Result<Va
 }
 
 fn tool(name: &str) -> Rule {
-    Rule::allow(What::Tool(name.to_owned()))
+    Rule::allow(RuleSubject::Tool(name.to_owned()))
 }
 
 /// Adds or removes rules of the session.

@@ -6,10 +6,15 @@ use futures_util::future::BoxFuture;
 use lodge_agent::{Change, Mode};
 
 use super::{CommandInfo, CommandSource, Invoked};
-use crate::{Export, Format, HostError, Session, changes::Span};
+use crate::{Export, Format, HostError, Session, changes::Span, export::fenced};
 
 /// How long providers may take to say which models they have.
 const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How much `/diff` shows: lines of all files, lines of one file, and characters of a line.
+const DIFF_LINES: usize = 2_000;
+const DIFF_LINES_OF_A_FILE: usize = 400;
+const DIFF_COLUMNS: usize = 300;
 
 /// A built-in command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +84,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         "diff",
         "",
         true,
-        "Show the files that this session changed",
+        "Show what this session changed in files",
     ),
     (
         Builtin::Export,
@@ -185,6 +190,28 @@ fn done(text: impl Into<String>) -> Result<Invoked, HostError> {
     Ok(Invoked::Done(text.into()))
 }
 
+/// Writes the first lines of a diff as a block of Markdown, and says how many follow. Returns how many it wrote.
+fn write_hunks(text: &mut String, hunks: &str, most: usize) -> usize {
+    let all = hunks.lines().count();
+    let shown: Vec<String> = hunks.lines().take(most).map(cut).collect();
+    // Writing to a string cannot fail.
+    if !shown.is_empty() {
+        let _ = write!(text, "\n{}\n\n", fenced(&shown.join("\n"), "diff"));
+    }
+    if all > shown.len() {
+        let _ = writeln!(text, "… {}\n", count(all - shown.len(), "more line"));
+    }
+    shown.len()
+}
+
+/// A line that is not too long to show.
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(DIFF_COLUMNS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
 impl Session {
     pub(super) fn run_builtin<'a>(
         &'a self,
@@ -258,11 +285,11 @@ impl Session {
             ));
         }
         done(format!(
-            "About {} of {window} tokens ({}%): conversation {} in {} messages, system prompt {}, tools {}.",
+            "About {} of {window} tokens ({}%): conversation {} in {}, system prompt {}, tools {}.",
             size.total(),
             size.total() * 100 / window,
             size.conversation,
-            size.messages,
+            count(size.messages, "message"),
             size.system,
             size.tools
         ))
@@ -271,14 +298,21 @@ impl Session {
     async fn diff(&self) -> Result<Invoked, HostError> {
         let deltas = self.changes_of(Span::Session).await?;
         let cwd = self.settings().cwd;
-        let mut text = String::new();
-        for (delta, lines) in self.lines_of(deltas).await? {
-            let path = delta.path.strip_prefix(&cwd).unwrap_or(&delta.path).display();
-            let _ = match lines {
-                Some((added, removed)) => writeln!(text, "- {path} (+{added} -{removed})"),
-                None => writeln!(text, "- {path}"),
-            };
-        }
+        let text = self.with_changes(move |changes| {
+            let (mut text, mut room) = (String::new(), DIFF_LINES);
+            for delta in deltas {
+                let path = delta.path.strip_prefix(&cwd).unwrap_or(&delta.path).display();
+                // Writing to a string cannot fail.
+                let _ = match changes.lines(&delta.before, &delta.after) {
+                    Some((added, removed)) => writeln!(text, "- {path} (+{added} -{removed})"),
+                    None => writeln!(text, "- {path}"),
+                };
+                let hunks = changes.hunks(&delta.before, &delta.after).unwrap_or_default();
+                room -= write_hunks(&mut text, &hunks, room.min(DIFF_LINES_OF_A_FILE));
+            }
+            Ok(text)
+        });
+        let text = text.await?;
         done(match text.is_empty() {
             true => "This session has changed no files.".to_owned(),
             false => text,
@@ -512,7 +546,7 @@ impl Session {
 }
 
 /// A number with its noun, which follows it into the plural.
-fn count(number: impl std::fmt::Display, noun: &str) -> String {
+pub(super) fn count(number: impl std::fmt::Display, noun: &str) -> String {
     let number = number.to_string();
     let plural = if number == "1" { "" } else { "s" };
     format!("{number} {noun}{plural}")

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lodge_agent::TaskStatus;
 use lodge_mcp::{LoginOptions, ServerInfo, Status};
 
-use super::Invoked;
+use super::{Invoked, builtin::count};
 use crate::{HostError, Session};
 
 /// How long a list waits for servers that start.
@@ -169,7 +169,7 @@ impl Session {
         for server in servers.list() {
             let tools = servers.tools().iter().filter(|(of, _)| **of == *server.name).count();
             let _ = match server.status {
-                Status::Connected => writeln!(text, "- `{}`: connected, {tools} tools", server.name),
+                Status::Connected => writeln!(text, "- `{}`: connected, {}", server.name, count(tools, "tool")),
                 _ => writeln!(text, "- `{}`: {}", server.name, status_text(&server)),
             };
         }

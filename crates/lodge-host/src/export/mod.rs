@@ -5,10 +5,11 @@ mod markdown;
 
 use std::collections::HashMap;
 
-use lodge_events::{BrokenOff, Event, Payload, Timestamp};
+use lodge_events::{BrokenOff, ContentBlock, Event, Payload, Timestamp, ToolExecutionComplete};
 use lodge_log::EventReader;
 use serde_json::Value;
 
+pub(crate) use self::markdown::fenced;
 use crate::HostError;
 
 /// What an export is written as.
@@ -119,7 +120,7 @@ impl Export {
                     let Some(Part::Tool { result, failed, .. }) = at.and_then(|at| parts.get_mut(at)) else {
                         continue;
                     };
-                    *failed = !done.success;
+                    *failed = !done.success || exit_code(done).is_some_and(|code| code != 0);
                     *result = match (&done.result, &done.error) {
                         (Some(done), _) => done.detailed_content.clone().unwrap_or_else(|| done.content.clone()),
                         (None, Some(error)) => error.message.clone(),
@@ -176,6 +177,15 @@ impl Export {
         let name = if name.is_empty() { "session" } else { name };
         format!("{name}.{}", format.extension())
     }
+}
+
+/// The code that the command of a call ended with.
+fn exit_code(done: &ToolExecutionComplete) -> Option<i64> {
+    let contents = done.result.iter().flat_map(|result| result.contents.iter().flatten());
+    contents.into_iter().find_map(|block| match block {
+        ContentBlock::Terminal(block) => block.exit_code,
+        _ => None,
+    })
 }
 
 fn day(time: Timestamp) -> String {

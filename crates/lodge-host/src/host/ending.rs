@@ -103,8 +103,7 @@ impl Host {
         true
     }
 
-    /// Lets a session leave memory whose turn waits for clients that are all gone. Whoever takes it up again decides about
-    /// what is open.
+    /// Unloads a session whose turn waits for disconnected clients. Whoever resumes it decides what to do with open calls.
     pub async fn rest(&self, id: &str) {
         for _ in 0..REST_TRIES {
             let gate = self.0.gate(id);
@@ -172,7 +171,7 @@ pub(super) async fn evict_idle(host: Weak<Inner>, idle_after: Duration) {
         idle_since.retain(|id, _| live.contains_key(id));
         live.retain(|id, session| {
             // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
-            let idle = Arc::strong_count(session) == 1 && !session.agent.is_busy();
+            let idle = Arc::strong_count(session) == 1 && !session.agent.has_work();
             if !idle {
                 idle_since.remove(id);
                 return true;

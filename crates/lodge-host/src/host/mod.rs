@@ -303,9 +303,9 @@ impl Host {
         self.0.live.lock().get(id).cloned().map(Session)
     }
 
-    /// Whether any session works.
-    pub fn is_busy(&self) -> bool {
-        self.0.live.lock().values().any(|session| session.agent.is_busy())
+    /// Whether a turn or a sub-agent runs in any session, or a command that was left in the background.
+    pub fn has_work(&self) -> bool {
+        self.0.live.lock().values().any(|session| session.agent.has_work())
     }
 
     /// What waits now, over all sessions in memory.

@@ -101,7 +101,7 @@ impl FileRegisters {
             Err(error) => format!("{} cannot be written: {error}", aside.display()),
         };
         tracing::error!(
-            "{damaged} lines of {} cannot be read and are left out; {kept}",
+            "Lines of {} that cannot be read are left out: {damaged}; {kept}",
             self.path.display()
         );
         self.inner.lock().owed = true;

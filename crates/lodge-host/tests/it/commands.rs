@@ -70,6 +70,49 @@ async fn the_commands_of_the_house_do_what_they_say() {
 }
 
 #[tokio::test]
+async fn diff_shows_the_lines_of_each_file_in_a_block_that_nothing_in_it_ends() {
+    let house = house();
+    std::fs::write(house.cwd().join("old.txt"), "one\ntwo\n").unwrap();
+    let mut probe = house.session_with(free()).await;
+    let edit = |old: &str, new: &str| {
+        let path = house.cwd().join("old.txt");
+        let args = serde_json::json!({ "path": path, "old_str": old, "new_str": new });
+        format!("call edit {args} then say edited")
+    };
+    probe.turn(&edit("two", "three")).await;
+    let text = told(&probe, "diff", "").await;
+    assert_eq!(
+        text,
+        "- old.txt (+1 -1)\n\n```diff\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n```\n\n"
+    );
+    probe.turn(&edit("three", "```\n````")).await;
+    let text = told(&probe, "diff", "").await;
+    let block = "`````diff\n@@ -1,2 +1,3 @@\n one\n-two\n+```\n+````\n`````\n";
+    assert!(text.contains(block), "{text}");
+    let rows = |count: usize| "row\\n".repeat(count);
+    probe.turn(&create(&house, "long.txt", &rows(500))).await;
+    probe.turn(&create(&house, "wide.txt", &"w".repeat(1000))).await;
+    let text = told(&probe, "diff", "").await;
+    let long = text.split("- long.txt (+500 -0)").nth(1).unwrap();
+    let long = long.split("- old.txt").next().unwrap();
+    assert_eq!(long.matches("\n+row").count(), 399, "{long}");
+    assert!(long.ends_with("```\n\n… 101 more lines\n\n"), "{long}");
+    assert!(text.contains(&format!("\n+{}…\n", "w".repeat(299))), "{text}");
+    for number in 0..5 {
+        probe
+            .turn(&create(&house, &format!("more-{number}.txt"), &rows(450)))
+            .await;
+    }
+    let text = told(&probe, "diff", "").await;
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(['+', '-', '@']) && !line.starts_with("- "))
+        .count();
+    assert!(lines <= 2_000, "{lines}");
+    assert!(text.contains("- wide.txt (+1 -0)\n… "), "{text}");
+}
+
+#[tokio::test]
 async fn a_message_that_is_a_command_is_carried_out_and_the_rest_is_said() {
     let house = house();
     let dir = house.cwd().join(".github/prompts");
@@ -213,14 +256,18 @@ async fn exports_hold_what_was_said_and_done_and_nothing_runs_in_them() {
     probe
         .turn(r#"call bash {"command":"echo '</pre><b>`````'"} then say done"#)
         .await;
+    probe.turn(r#"call bash {"command":"exit 3"} then say done"#).await;
     let export = lodge_host::Export::of(probe.session.history().unwrap(), None).unwrap();
     let html = export.render(Format::Html);
     assert!(!html.contains("<script") && !html.contains("</pre><b>"), "{html}");
     assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     assert!(html.contains("<details class=\"tool\">"), "{html}");
+    assert!(html.contains("<details class=\"tool failed\">"), "{html}");
     let markdown = export.render(Format::Markdown);
     assert!(
-        markdown.contains("<details><summary>✓ bash") && markdown.contains("``````"),
+        markdown.contains("<details><summary>✓ bash")
+            && markdown.contains("``````")
+            && markdown.contains("✗ bash exit 3"),
         "{markdown}"
     );
     assert_eq!(

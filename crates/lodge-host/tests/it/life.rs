@@ -46,6 +46,41 @@ async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
 }
 
 #[tokio::test]
+async fn a_session_stays_in_memory_while_a_command_runs_in_its_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let idle_after = Duration::from_millis(60);
+    let host = host_at(&dir.path().join("home"), idle_after);
+    let session = host
+        .create(NewSession {
+            cwd: Some(dir.path().to_owned()),
+            approval: Approval::ApproveAll,
+            ..NewSession::default()
+        })
+        .await
+        .unwrap();
+    let id = session.id().to_owned();
+    let mut probe = Probe::on(session);
+    let go = dir.path().join("go");
+    let command = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
+    probe
+        .turn(&format!(
+            r#"call bash {{"command":"{command}","mode":"async"}} then say left it running"#
+        ))
+        .await;
+    drop(probe);
+    tokio::time::sleep(idle_after * 10).await;
+    assert!(host.live(&id).is_some() && host.has_work(), "its command runs");
+    std::fs::write(go, "").unwrap();
+    for _ in 0..500 {
+        if host.live(&id).is_none() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(host.live(&id).is_none() && !host.has_work(), "it left memory");
+}
+
+#[tokio::test]
 async fn only_sessions_in_which_something_was_said_are_listed_newest_first() {
     let house = house();
     let mut first = house.session().await;

@@ -87,6 +87,14 @@ fn describe(answer: &Answer) -> String {
 }
 
 #[tokio::test]
+async fn slowly_is_slow_enough_to_be_seen() {
+    let began = std::time::Instant::now();
+    let answer = collect(&Rehearsal::new(), request("stream 10 chunks slowly")).await;
+    assert_eq!(answer.texts.len(), 10);
+    assert!(began.elapsed().as_millis() >= 200, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn every_example_of_the_manual_is_true() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rehearsal.md");
     let manual = std::fs::read_to_string(path).unwrap();

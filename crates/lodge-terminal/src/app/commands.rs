@@ -72,7 +72,7 @@ impl App {
             }
             ("theme", "") => self.pick_theme(),
             ("theme", wanted) => match Scheme::parse(wanted) {
-                Some(scheme) => self.paint(scheme),
+                Some(scheme) => self.choose_theme(scheme),
                 None => self.complain("The themes are dark, light and plain."),
             },
             ("vim", "") => {
@@ -81,7 +81,7 @@ impl App {
                     None => Some(Vim::default()),
                 };
                 let now = if self.vim.is_some() { "on" } else { "off" };
-                self.tell(&format!("The keys of vi are {now}."));
+                self.tell(&format!("Vi keys are {now}."));
             }
             ("login", "") => self.effects.push(Effect::Login),
             ("help" | "?", "") => self.overlay = Some(Overlay::Help(0)),
@@ -89,6 +89,15 @@ impl App {
             // The rest is the host's, which says so when it does not know it.
             _ => self.say(text, false),
         }
+    }
+
+    /// Takes other colours, until the program ends.
+    pub(super) fn choose_theme(&mut self, scheme: Scheme) {
+        self.paint(scheme);
+        self.tell(&format!(
+            "To keep it, put `theme = \"{}\"` below [terminal] in lodge.toml.",
+            scheme.name()
+        ));
     }
 
     /// Takes other colours.

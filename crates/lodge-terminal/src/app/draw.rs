@@ -55,6 +55,9 @@ impl App {
                 above.splice(0..0, self.menu_rows());
             }
         }
+        if !self.is_quiet() {
+            above.extend(self.note_row());
+        }
         let surplus = above.len().saturating_sub(room);
         above.drain(..surplus.min(above.len()));
         self.page = height.saturating_sub(above.len() + foot.len());
@@ -118,6 +121,17 @@ impl App {
         rows
     }
 
+    /// Whether a note has the row of the activity for itself.
+    fn is_quiet(&self) -> bool {
+        self.wire == Wire::Up && self.mirror.chat.state.active_turn.is_none()
+    }
+
+    fn note_row(&self) -> Option<Line<'static>> {
+        let (text, _, failed) = self.note.as_ref()?;
+        let style = if *failed { self.theme.error } else { self.theme.text };
+        Some(Line::styled(fit(text, self.width), style))
+    }
+
     /// What goes on, or was said last.
     fn activity(&self) -> Line<'static> {
         let theme = &self.theme;
@@ -129,9 +143,8 @@ impl App {
                 Span::styled("  Enter goes on · Esc ends", theme.dim),
             ]);
         }
-        if let Some((text, _, failed)) = &self.note {
-            let style = if *failed { theme.error } else { theme.text };
-            return Line::styled(fit(text, self.width), style);
+        if let Some(note) = self.note_row().filter(|_| self.is_quiet()) {
+            return note;
         }
         let turning = SPINNER[self.spin() % SPINNER.len()];
         if self.wire == Wire::Away {

@@ -30,7 +30,7 @@ pub use self::{
 use self::{complete::Menu, overlay::Overlay};
 use crate::{
     client::{
-        mirror::{Channel, Mirror, Went},
+        mirror::{AppliedTo, Channel, Mirror},
         outbox::{self, Outbox},
     },
     composer::Composer,
@@ -45,7 +45,7 @@ use crate::{
 /// How long a note stays on the screen.
 const NOTE: Duration = Duration::from_secs(8);
 /// A turn that took so long is worth a notification when it ends.
-const LONG_TURN: Duration = Duration::from_secs(20);
+pub const LONG_TURN: Duration = Duration::from_secs(20);
 
 /// Something that was dispatched and is not echoed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,10 +276,10 @@ impl App {
             return;
         }
         match self.mirror.apply(envelope) {
-            Went::Chat => self.chat_changed(envelope),
-            Went::Session => self.session_changed(envelope),
-            Went::Root => self.changed = true,
-            Went::Nowhere => {}
+            AppliedTo::Chat => self.chat_changed(envelope),
+            AppliedTo::Session => self.session_changed(envelope),
+            AppliedTo::Root => self.changed = true,
+            AppliedTo::Nothing => {}
         }
     }
 

@@ -254,16 +254,13 @@ impl App {
     }
 
     pub(super) fn pick_theme(&mut self) {
-        let choices = Scheme::NAMES
+        let choices = Scheme::ALL
             .iter()
-            .filter_map(|name| {
-                let scheme = Scheme::parse(name)?;
-                Some(Choice {
-                    mark: if scheme == self.scheme { '*' } else { ' ' },
-                    label: (*name).to_owned(),
-                    detail: String::new(),
-                    pick: Pick::Theme(scheme),
-                })
+            .map(|scheme| Choice {
+                mark: if *scheme == self.scheme { '*' } else { ' ' },
+                label: scheme.name().to_owned(),
+                detail: String::new(),
+                pick: Pick::Theme(*scheme),
             })
             .collect();
         self.overlay = Some(Overlay::Picker(Picker::new("Themes", choices)));
@@ -362,7 +359,7 @@ impl App {
             Pick::Session(host, uri) => self.effects.push(Effect::Open(host, uri)),
             Pick::Setting(key, value) => self.configure(key, value.into()),
             Pick::Agent(agent) => self.agent = agent,
-            Pick::Theme(scheme) => self.paint(scheme),
+            Pick::Theme(scheme) => self.choose_theme(scheme),
             Pick::Message(text) => self.composer.set(&text),
             Pick::Back(turn_id, text) => {
                 let chat = self.mirror.chat.uri.clone();

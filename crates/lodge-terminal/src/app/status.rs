@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ahp::ahp_types::state::UsageInfo;
+use ahp::ahp_types::state::{ChatOrigin, UsageInfo};
 use serde::Deserialize;
 
 use super::App;
@@ -42,21 +42,27 @@ fn dollar() -> String {
 }
 
 impl Prices {
-    /// The price of each model as AHP clients are told it, in `pricing`.
-    pub fn told(&self) -> HashMap<String, serde_json::Value> {
-        let told = |price: &Price| {
+    /// The price of each model as AHP clients get it, in `pricing`.
+    pub fn by_model(&self) -> HashMap<String, serde_json::Value> {
+        let pricing = |price: &Price| {
             serde_json::json!({
                 "currency": self.currency, "date": self.date,
                 "input": price.input, "output": price.output, "cached": price.cached.unwrap_or(price.input),
             })
         };
         let models = self.models.iter();
-        models.map(|(model, price)| (model.clone(), told(price))).collect()
+        models.map(|(model, price)| (model.clone(), pricing(price))).collect()
+    }
+
+    /// The price of a model. The table may name it with its provider (`openai/gpt-5`) or without.
+    fn price(&self, id: &str) -> Option<&Price> {
+        let without_provider = || self.models.get(id.split_once('/')?.1);
+        self.models.get(id).or_else(without_provider)
     }
 
     /// What something cost; nothing when the price of its model is not known.
     fn cost(&self, usage: &UsageInfo) -> Option<f64> {
-        let price = self.models.get(usage.model.as_deref()?)?;
+        let price = self.price(usage.model.as_deref()?)?;
         let number = |tokens: Option<i64>| tokens.unwrap_or(0).max(0) as f64;
         let cached = number(usage.cache_read_tokens);
         let fresh = (number(usage.input_tokens) - cached).max(0.0);
@@ -119,19 +125,21 @@ impl App {
         pieces.extend(self.context());
         let sum = |tokens: fn(&UsageInfo) -> Option<i64>| self.usages().filter_map(tokens).sum::<i64>();
         let (read, written) = (sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens));
-        // Turns that are not loaded have cost something too.
-        let at_least = if self.mirror.chat.state.turns_next_cursor.is_some() {
-            "≥"
-        } else {
-            ""
-        };
+        // Turns that are not loaded took tokens, and so did sub-agents, whose chats have usages of their own.
+        let chats = &self.mirror.session.state.chats;
+        let has_sub_agents = chats
+            .iter()
+            .any(|chat| matches!(chat.origin, Some(ChatOrigin::Tool { .. })));
+        let is_part = self.mirror.chat.state.turns_next_cursor.is_some() || has_sub_agents;
+        let at_least = |is_part: bool| if is_part { "≥" } else { "" };
         if read + written > 0 {
-            pieces.push(format!("{at_least}{}↑ {}↓", short(read), short(written)));
+            pieces.push(format!("{}{}↑ {}↓", at_least(is_part), short(read), short(written)));
         }
         if let Some(prices) = &self.prices {
             let costs: Vec<f64> = self.usages().filter_map(|usage| prices.cost(usage)).collect();
             if !costs.is_empty() {
                 let sum: f64 = costs.iter().sum();
+                let at_least = at_least(is_part || costs.len() < self.usages().count());
                 // What costs less than ten cents costs something, too.
                 let digits = if sum < 0.1 { 4 } else { 2 };
                 pieces.push(format!("{at_least}{}{sum:.digits$} ({})", prices.currency, prices.date));
@@ -180,7 +188,9 @@ mod tests {
             meta: None,
         };
         assert_eq!(prices.cost(&usage("m")), Some(0.6 * 2.0 + 0.4 * 0.5 + 1.0));
+        assert_eq!(prices.cost(&usage("provider/m")), prices.cost(&usage("m")));
         assert_eq!(prices.cost(&usage("other")), None);
+        assert_eq!(prices.cost(&usage("m/other")), None);
         assert_eq!(
             [short(999), short(12_345), short(123_456), short(1_234_567)],
             ["999", "12.3k", "123k", "1.2M"]

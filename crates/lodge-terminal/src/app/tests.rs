@@ -130,6 +130,14 @@ fn a_message_goes_out_and_its_answer_is_shown_as_it_comes() {
         shown.contains("› do it") && shown.contains("Some bold words") && shown.contains("Esc stops"),
         "{shown}"
     );
+    // A note does not hide what goes on, and the other way round.
+    app.complain("A note.");
+    let shown = screen(&mut app, 60, 16);
+    assert!(shown.contains("A note.") && shown.contains("Esc stops"), "{shown}");
+    app.lost();
+    let shown = screen(&mut app, 60, 16);
+    assert!(shown.contains("A note.") && shown.contains("not reachable"), "{shown}");
+    app.back();
     let effects = press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
     assert!(
         matches!(&effects[..], [Effect::Dispatch(_, action, _)] if matches!(**action, StateAction::ChatTurnCancelled(_))),
@@ -263,6 +271,70 @@ fn several_questions_are_answered_one_by_one() {
     press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
     type_in(&mut app, "y");
     assert!(screen(&mut app, 60, 20).contains("› y"));
+}
+
+#[test]
+fn the_status_line_has_all_its_pieces_and_says_when_a_sum_is_not_whole() {
+    let used = |id: &str, model: &str| {
+        let mut turn = turn(id, "go", "done");
+        turn["usage"] = json!({
+            "inputTokens": 1_000_000, "outputTokens": 100_000, "cacheReadTokens": 400_000, "model": model,
+            "_meta": { "contextTokens": 25_000 },
+        });
+        turn
+    };
+    let prices: Prices = serde_json::from_value(json!({
+        "date": "2026-11-01", "models": { "m-1": { "input": 2.0, "output": 10.0, "cached": 0.5 } },
+    }))
+    .unwrap();
+    let status = |app: &mut App| screen(app, 160, 12).lines().last().unwrap().to_owned();
+    let with = |turns: Value| {
+        let mut app = app(turns);
+        app.prices = Some(prices.clone());
+        let config = app.mirror.session.state.config.as_mut().unwrap();
+        config.values.insert("branch".into(), "topic".into());
+        config.values.insert("autoApprove".into(), "autoApprove".into());
+        app
+    };
+    // The table has no providers, ids do.
+    let mut whole = with(json!([used("one", "m-1"), used("two", "x/m-1")]));
+    assert_eq!(
+        status(&mut whole),
+        "m-1 · plan · approves everything · 25% context · 2.0M↑ 200k↓ · $4.80 (2026-11-01) · topic · project"
+    );
+    let mut unpriced = with(json!([used("one", "m-1"), used("two", "another")]));
+    let shown = status(&mut unpriced);
+    assert!(shown.contains(" · 2.0M↑ 200k↓ · ≥$2.40 (2026-11-01) · "), "{shown}");
+    let chat = json!({
+        "resource": "ahp-chat:/sub", "title": "", "status": 1, "modifiedAt": "2026-11-15T10:00:00.000Z",
+        "origin": { "kind": "tool", "chat": "ahp-chat:/c", "toolCallId": "call" },
+    });
+    whole
+        .mirror
+        .session
+        .state
+        .chats
+        .push(serde_json::from_value(chat).unwrap());
+    let shown = status(&mut whole);
+    assert!(shown.contains(" · ≥2.0M↑ 200k↓ · ≥$4.80 (2026-11-01) · "), "{shown}");
+}
+
+#[test]
+fn the_end_of_a_long_turn_calls_the_person_and_that_of_a_short_one_does_not() {
+    for (seconds, calls) in [(1, false), (21, true)] {
+        let mut app = app(json!([]));
+        let message = json!({ "text": "go", "origin": { "kind": "user" } });
+        let started = json!({ "type": "chat/turnStarted", "turnId": "t", "startedAt": "2026-11-15T10:00:00.000Z", "message": message });
+        act(&mut app, 1, started);
+        app.began = Instant::now().checked_sub(Duration::from_secs(seconds));
+        act(
+            &mut app,
+            2,
+            json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }),
+        );
+        let called = app.settle().iter().any(|effect| matches!(effect, Effect::Notify(_)));
+        assert_eq!(called, calls, "{seconds} s");
+    }
 }
 
 #[test]

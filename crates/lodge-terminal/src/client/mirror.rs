@@ -43,17 +43,17 @@ pub struct Mirror {
     pub seen: u64,
 }
 
-/// Where an action went.
+/// The part of the state that an action changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Went {
-    /// To the host as a whole.
+pub enum AppliedTo {
+    /// The host as a whole.
     Root,
-    /// To the session.
+    /// The session.
     Session,
-    /// To the chat.
+    /// The chat.
     Chat,
-    /// To nothing that is mirrored, or it was in the state already.
-    Nowhere,
+    /// Nothing that is mirrored, or it was in the state already.
+    Nothing,
 }
 
 impl Mirror {
@@ -69,23 +69,23 @@ impl Mirror {
     }
 
     /// Applies something that the host said.
-    pub fn apply(&mut self, envelope: &ActionEnvelope) -> Went {
+    pub fn apply(&mut self, envelope: &ActionEnvelope) -> AppliedTo {
         self.seen = self.seen.max(envelope.server_seq);
         // What was refused to us changed nothing.
         if envelope.rejection_reason.is_some() {
-            return Went::Nowhere;
+            return AppliedTo::Nothing;
         }
         if envelope.channel == ROOT_RESOURCE_URI {
             apply_action_to_root(&mut self.root, &envelope.action);
-            Went::Root
+            AppliedTo::Root
         } else if envelope.channel == self.session.uri && envelope.server_seq > self.session.from {
             apply_action_to_session(&mut self.session.state, &envelope.action);
-            Went::Session
+            AppliedTo::Session
         } else if envelope.channel == self.chat.uri && envelope.server_seq > self.chat.from {
             apply_action_to_chat(&mut self.chat.state, &envelope.action);
-            Went::Chat
+            AppliedTo::Chat
         } else {
-            Went::Nowhere
+            AppliedTo::Nothing
         }
     }
 

@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ahp::ahp_types::state::{
-    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolInput, ToolResultContent, TurnState,
+    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallCompletedState, ToolCallState, ToolInput,
+    ToolResultContent, TurnState,
 };
 use ratatui_core::{style::Style, text::Line};
 use serde_json::{Map, Value};
@@ -26,14 +27,14 @@ const DIFF_LINES: usize = 12;
 const THOUGHT_LINES: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EntryKind {
     Message,
     Part(usize),
     End,
 }
 
 pub(super) struct Entry {
-    pub(super) what: What,
+    pub(super) what: EntryKind,
     key: String,
     fingerprint: Option<u64>,
     revision: usize,
@@ -69,6 +70,18 @@ pub(super) fn is_settled(part: &ResponsePart, more_blocks: bool, more_parts: boo
 pub fn is_command(meta: Option<&Map<String, Value>>) -> bool {
     meta.and_then(|meta| meta.get("toolKind"))
         .is_some_and(|kind| kind == "terminal")
+}
+
+/// Whether a call ran a command that ended with an exit code other than 0. The call itself succeeded.
+pub fn failed_command(call: &ToolCallCompletedState) -> bool {
+    let mut contents = call.content.iter().flatten();
+    contents.any(|part| match part {
+        ToolResultContent::Terminal(terminal) => {
+            let code = terminal.result.as_ref().and_then(|result| result.exit_code);
+            code.is_some_and(|code| code != 0)
+        }
+        _ => false,
+    })
 }
 
 fn call_id(call: &ToolCallState) -> Option<&str> {
@@ -132,7 +145,7 @@ fn fingerprint(part: &ResponsePart) -> u64 {
 }
 
 impl Entry {
-    pub(super) fn new(what: What) -> Self {
+    pub(super) fn new(what: EntryKind) -> Self {
         Self {
             what,
             key: String::new(),
@@ -184,7 +197,7 @@ impl Entry {
     pub(super) fn source<'a>(&self, turn: Shown<'a>, block: usize) -> Option<&'a str> {
         let chunk = self.chunks.as_ref()?.all.get(block)?;
         match (self.what, turn.parts) {
-            (What::Part(index), parts) => match parts.get(index)? {
+            (EntryKind::Part(index), parts) => match parts.get(index)? {
                 ResponsePart::Markdown(part) => part.content.get(chunk.start..chunk.end),
                 _ => None,
             },
@@ -202,13 +215,13 @@ impl Entry {
         look: Look,
     ) -> Vec<Line<'static>> {
         match self.what {
-            What::Message => message(turn, look),
-            What::Part(index) => match &turn.parts[index] {
+            EntryKind::Message => message(turn, look),
+            EntryKind::Part(index) => match &turn.parts[index] {
                 ResponsePart::Markdown(part) => self.chunk(&part.content, block, look),
                 ResponsePart::Reasoning(part) => thought(&part.content, open, turn.is_live(self.what), look),
                 ResponsePart::ToolCall(part) => {
                     let after_call = above.is_some_and(|above| {
-                        matches!(above.what, What::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
+                        matches!(above.what, EntryKind::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
                     });
                     let typed = turn.message.text.starts_with('!');
                     let mut rows = call(&part.tool_call, open || typed, look);
@@ -219,7 +232,7 @@ impl Entry {
                 }
                 part => notice(part, look),
             },
-            What::End => end(turn, look),
+            EntryKind::End => end(turn, look),
         }
     }
 
@@ -387,9 +400,10 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
                 note: error.filter(|_| !call.success).map(str::to_owned),
                 failed: !call.success,
                 command: is_command(call.meta.as_ref()),
-                ..match call.success {
-                    true => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
-                    false => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
+                ..match (call.success, failed_command(call)) {
+                    (true, false) => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
+                    (true, true) => base("✗", theme.error, call.past_tense_message.as_text().to_owned()),
+                    (false, _) => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
                 }
             }
         }

@@ -31,7 +31,7 @@ impl Git {
         git_env::check().is_ok()
     }
 
-    /// The repository whose work tree is `root`.
+    /// The repository whose worktree is `root`.
     pub(super) fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -45,7 +45,7 @@ impl Git {
         Self::is_there().then(|| Self::at(root))
     }
 
-    /// The top of the work tree.
+    /// The top of the worktree.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -86,7 +86,7 @@ impl Git {
         }
     }
 
-    /// Gives the contents of files as they stood in the work tree. A file is a path, its contents' name and its length there;
+    /// Gives the contents of files as they stood in the worktree. A file is a path, its contents' name and its length there;
     /// what git cannot give exactly is left out.
     pub(super) fn contents(&self, files: &[(&Path, &str, u64)], mut give: impl FnMut(&Path, Vec<u8>)) {
         let oids: Vec<&str> = files.iter().map(|(_, oid, _)| *oid).collect();
@@ -100,7 +100,7 @@ impl Git {
         }
     }
 
-    /// The files whose contents in git are not those in the work tree, byte for byte, though git calls them unchanged: line
+    /// The files whose contents in git are not those in the worktree, byte for byte, though git calls them unchanged: line
     /// ends, filters, encodings.
     pub(super) fn converted(&self, files: &HashMap<PathBuf, Tracked>) -> HashSet<PathBuf> {
         let configured = self

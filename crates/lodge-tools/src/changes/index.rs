@@ -36,7 +36,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Reads the index of the repository whose work tree is `root`. `None`: there is none that can be read.
+    /// Reads the index of the repository whose worktree is `root`. `None`: there is none that can be read.
     pub(super) fn read(root: &Path, known: &mut Conversions) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         let git = git_dir(&root.join(".git"));

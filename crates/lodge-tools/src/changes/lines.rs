@@ -1,4 +1,4 @@
-//! How many lines came and went.
+//! Two texts compared line by line.
 
 use std::time::Duration;
 
@@ -29,6 +29,15 @@ pub(super) fn count(old: &[u8], new: &[u8]) -> Option<(u64, u64)> {
         }
     }
     Some((added, removed))
+}
+
+/// The hunks of a unified diff. `None`: not text, or too much of it.
+pub(super) fn hunks(old: &[u8], new: &[u8]) -> Option<String> {
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .timeout(PATIENCE)
+        .diff_lines(text(old)?, text(new)?);
+    Some(diff.unified_diff().context_radius(3).to_string())
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

@@ -387,7 +387,7 @@ impl Changes {
         Ok(self.records(inner)?.knows(id))
     }
 
-    /// Makes files of a work tree what they are in git's last commit. Like a restoration, it can be restored.
+    /// Makes files of a worktree what they are in git's last commit. Like a restoration, it can be restored.
     pub fn discard(&self, git: &Git, changes: &[GitChange]) -> Result<Restored, ChangesError> {
         let inner = &mut *self.inner.lock();
         let mut report = Restored::default();
@@ -473,28 +473,31 @@ impl Changes {
 
     /// Lines added and removed. `None` where there are no lines to count.
     pub fn lines(&self, before: &Entry, after: &Entry) -> Option<(u64, u64)> {
-        let hash = |entry: &Entry| match entry {
-            Entry::File { content, .. } => content.clone().map(Some),
-            Entry::Link { .. } => None,
-            _ => Some(None),
-        };
-        let pair = (hash(before)?, hash(after)?);
+        let pair = (kept_hash(before)?, kept_hash(after)?);
         if let Some(counted) = self.counted.lock().get(&pair) {
             return *counted;
         }
-        let bytes = |hash: &Option<Hash>| match hash {
-            Some(hash) => self.content(hash).ok(),
-            None => Some(Vec::new()),
-        };
-        let counted = bytes(&pair.0)
-            .zip(bytes(&pair.1))
-            .and_then(|(old, new)| lines::count(&old, &new));
+        let counted = self.both(&pair).and_then(|(old, new)| lines::count(&old, &new));
         let mut known = self.counted.lock();
         if known.len() > 10_000 {
             known.clear();
         }
         known.insert(pair, counted);
         counted
+    }
+
+    /// The hunks of a unified diff between two states of a file. `None` where [`Changes::lines`] has no lines to count.
+    pub fn hunks(&self, before: &Entry, after: &Entry) -> Option<String> {
+        let (old, new) = self.both(&(kept_hash(before)?, kept_hash(after)?))?;
+        lines::hunks(&old, &new)
+    }
+
+    fn both(&self, (before, after): &(Option<Hash>, Option<Hash>)) -> Option<(Vec<u8>, Vec<u8>)> {
+        let bytes = |hash: &Option<Hash>| match hash {
+            Some(hash) => self.content(hash).ok(),
+            None => Some(Vec::new()),
+        };
+        bytes(before).zip(bytes(after))
     }
 
     /// Removes kept contents that no change refers to. For when the session leaves memory.
@@ -531,6 +534,15 @@ fn with_missing_parents(path: &Path) -> impl Iterator<Item = &Path> {
         .skip(1)
         .take_while(|dir| dir.symlink_metadata().is_err());
     std::iter::once(path).chain(parents)
+}
+
+/// The hash of the content to compare; an absent file is empty. `None`: not kept, or without lines.
+fn kept_hash(entry: &Entry) -> Option<Option<Hash>> {
+    match entry {
+        Entry::File { content, .. } => content.clone().map(Some),
+        Entry::Link { .. } => None,
+        _ => Some(None),
+    }
 }
 
 /// Whether a directory is one that people work in, rather than one that holds everything they have.

@@ -1,4 +1,4 @@
-//! The work tree compared with git, and operations on the difference.
+//! The worktree compared with git, and operations on the difference.
 
 use std::{
     collections::HashMap,
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::git_env::no_programs_args;
 
-/// Files of a work tree that are listed.
+/// Files of a worktree that are listed.
 const MOST_FILES: usize = 5_000;
 /// Length of a file that git does not have and whose lines are counted.
 const MOST_BYTES: u64 = 2 << 20;
 
-/// What a work tree is compared with.
+/// What a worktree is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Against {
     /// The last commit.

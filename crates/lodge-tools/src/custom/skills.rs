@@ -7,7 +7,7 @@ use std::{
 
 use lodge_events::SkillSource;
 
-use crate::rules::{Access, Rule, What};
+use crate::rules::{Access, Rule, RuleSubject};
 
 use super::{
     Found, MOST, Place, Tier, entries,
@@ -69,30 +69,30 @@ impl Skill {
 }
 
 /// What a word like `view`, `Bash(git log:*)` or `server/tool` is about.
-fn allowed(word: &str) -> What {
+fn allowed(word: &str) -> RuleSubject {
     let (name, of) = match word.split_once('(') {
         Some((name, rest)) => (name.trim(), Some(rest.trim_end_matches(')').trim())),
         None => (word, None),
     };
     let of = of.filter(|of| !of.is_empty() && *of != "*");
-    let path = |glob: &str, access| What::Path {
+    let path = |glob: &str, access| RuleSubject::Path {
         glob: glob.to_owned(),
         access: Some(access),
     };
     match (name.to_ascii_lowercase().as_str(), of) {
         ("bash" | "shell" | "execute", Some(command)) => {
-            What::Command(command.trim_end_matches('*').trim_end_matches(':').trim().to_owned())
+            RuleSubject::Command(command.trim_end_matches('*').trim_end_matches(':').trim().to_owned())
         }
-        ("bash" | "shell" | "execute", None) => What::Tool("shell".to_owned()),
+        ("bash" | "shell" | "execute", None) => RuleSubject::Tool("shell".to_owned()),
         ("read" | "view" | "grep" | "glob" | "search", Some(glob)) => path(glob, Access::Read),
-        ("read" | "view" | "grep" | "glob" | "search", None) => What::Tool("read".to_owned()),
+        ("read" | "view" | "grep" | "glob" | "search", None) => RuleSubject::Tool("read".to_owned()),
         ("edit" | "write" | "create" | "multiedit", Some(glob)) => path(glob, Access::Write),
-        ("edit" | "write" | "create" | "multiedit", None) => What::Tool("write".to_owned()),
+        ("edit" | "write" | "create" | "multiedit", None) => RuleSubject::Tool("write".to_owned()),
         ("webfetch" | "web_fetch" | "web" | "fetch" | "url", Some(address)) => {
-            What::Url(address.trim_start_matches("domain:").to_owned())
+            RuleSubject::Url(address.trim_start_matches("domain:").to_owned())
         }
-        ("webfetch" | "web_fetch" | "web" | "fetch" | "url", None) => What::Tool("url".to_owned()),
-        _ => What::Tool(word.to_owned()),
+        ("webfetch" | "web_fetch" | "web" | "fetch" | "url", None) => RuleSubject::Tool("url".to_owned()),
+        _ => RuleSubject::Tool(word.to_owned()),
     }
 }
 
@@ -223,12 +223,12 @@ mod tests {
     #[test]
     fn allowed_tools_become_rules_but_not_those_of_a_project() {
         for (word, expected) in [
-            ("bash", What::Tool("shell".into())),
-            ("Bash(git log:*)", What::Command("git log".into())),
-            ("Bash(*)", What::Tool("shell".into())),
-            ("Read", What::Tool("read".into())),
-            ("WebFetch(domain:docs.rs)", What::Url("docs.rs".into())),
-            ("github/get_issue", What::Tool("github/get_issue".into())),
+            ("bash", RuleSubject::Tool("shell".into())),
+            ("Bash(git log:*)", RuleSubject::Command("git log".into())),
+            ("Bash(*)", RuleSubject::Tool("shell".into())),
+            ("Read", RuleSubject::Tool("read".into())),
+            ("WebFetch(domain:docs.rs)", RuleSubject::Url("docs.rs".into())),
+            ("github/get_issue", RuleSubject::Tool("github/get_issue".into())),
         ] {
             assert_eq!(allowed(word), expected, "{word}");
         }

@@ -9,7 +9,7 @@ use lodge_events::{
 };
 
 use super::{
-    AGENT_REQUEST, Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
+    AGENT_REQUEST, Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, RuleSubject, Source,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
     sampling_of, searches, targets,
 };
@@ -255,10 +255,10 @@ impl<'a> Subject<'a> {
     }
 
     /// Whether a denial is about any part of the request.
-    fn touches(&self, what: &What, base: &Path) -> bool {
+    fn touches(&self, what: &RuleSubject, base: &Path) -> bool {
         match what {
-            What::Tool(pattern) => self.names.iter().any(|name| name_matches(name, pattern)),
-            What::Command(words) => match self.request {
+            RuleSubject::Tool(pattern) => self.names.iter().any(|name| name_matches(name, pattern)),
+            RuleSubject::Command(words) => match self.request {
                 PermissionRequest::Shell(shell) => {
                     let segments = shell
                         .command_segments
@@ -270,8 +270,8 @@ impl<'a> Subject<'a> {
                 }
                 _ => false,
             },
-            What::Path { .. } if self.files.is_empty() => false,
-            What::Path { glob, access } => {
+            RuleSubject::Path { .. } if self.files.is_empty() => false,
+            RuleSubject::Path { glob, access } => {
                 let Ok(matcher) = path_matcher(glob, base, true) else {
                     return false;
                 };
@@ -284,7 +284,7 @@ impl<'a> Subject<'a> {
                     concerned && places.iter().flatten().any(|path| covers(&matcher, path))
                 })
             }
-            What::Url(pattern) => self.urls.iter().any(|url| url_matches(url, pattern)),
+            RuleSubject::Url(pattern) => self.urls.iter().any(|url| url_matches(url, pattern)),
         }
     }
 
@@ -296,15 +296,15 @@ impl<'a> Subject<'a> {
             // Tools that search leave out what files of rules deny (see `RuleSet::unsearchable`), and know no others.
             let known = matches!(source, Source::User | Source::Location | Source::Project);
             return match &rule.what {
-                What::Path { glob, access } if rule.effect != Effect::Allow && !known => finds(glob, access),
+                RuleSubject::Path { glob, access } if rule.effect != Effect::Allow && !known => finds(glob, access),
                 _ => false,
             };
         };
         let opaque = !shell.can_offer_session_approval;
         match (rule.effect, &rule.what) {
-            (Effect::Allow, _) | (_, What::Tool(_)) => false,
-            (_, What::Command(_) | What::Url(_)) => opaque,
-            (_, What::Path { glob, access }) => {
+            (Effect::Allow, _) | (_, RuleSubject::Tool(_)) => false,
+            (_, RuleSubject::Command(_) | RuleSubject::Url(_)) => opaque,
+            (_, RuleSubject::Path { glob, access }) => {
                 opaque || self.files.iter().any(|(places, _)| places.is_none()) || finds(glob, access)
             }
         }
@@ -368,7 +368,7 @@ struct FileRule {
 impl FileRule {
     fn new(source: Source, rule: &Rule, base: &Path) -> Option<Self> {
         match &rule.what {
-            What::Path { glob, access } if rule.effect == Effect::Allow => Some(Self {
+            RuleSubject::Path { glob, access } if rule.effect == Effect::Allow => Some(Self {
                 source,
                 access: *access,
                 matcher: path_matcher(glob, base, false).ok()?,
@@ -387,8 +387,8 @@ impl Allowing<'_> {
         if is_in_own_words(request) {
             return None;
         }
-        let by_name = |what: &What| match what {
-            What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
+        let by_name = |what: &RuleSubject| match what {
+            RuleSubject::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
         };
         if let Some(source) = self.rule(by_name) {
@@ -399,7 +399,8 @@ impl Allowing<'_> {
             PermissionRequest::Write(write) => self.write(write),
             PermissionRequest::Shell(shell) => self.shell(shell),
             PermissionRequest::Url(url) => {
-                let source = self.rule(|what| matches!(what, What::Url(pattern) if url_matches(&url.url, pattern)))?;
+                let source =
+                    self.rule(|what| matches!(what, RuleSubject::Url(pattern) if url_matches(&url.url, pattern)))?;
                 Some(approved_by(source))
             }
             _ => None,
@@ -407,7 +408,7 @@ impl Allowing<'_> {
     }
 
     /// The source of an allowing rule that fits.
-    fn rule(&self, fits: impl Fn(&What) -> bool) -> Option<Source> {
+    fn rule(&self, fits: impl Fn(&RuleSubject) -> bool) -> Option<Source> {
         self.rules
             .iter()
             .find(|(_, rule)| rule.effect == Effect::Allow && fits(&rule.what))
@@ -479,7 +480,7 @@ impl Allowing<'_> {
                 .is_some_and(|places| places.iter().all(|path| self.file_of_command(path, writes)))
         });
         let urls = self.subject.urls.iter().all(|url| {
-            self.rule(|what| matches!(what, What::Url(pattern) if url_matches(url, pattern)))
+            self.rule(|what| matches!(what, RuleSubject::Url(pattern) if url_matches(url, pattern)))
                 .is_some()
         });
         // Programs that only read write nothing but what is redirected, which counts as writing a file.
@@ -498,7 +499,7 @@ impl Allowing<'_> {
 
     fn command_rule(&self, shell: &ShellPermission, identifier: &str) -> bool {
         let allows = |text: &str| {
-            self.rule(|what| matches!(what, What::Command(words) if begins_with(text, words)))
+            self.rule(|what| matches!(what, RuleSubject::Command(words) if begins_with(text, words)))
                 .is_some()
         };
         let mut segments = shell
@@ -535,7 +536,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
     let mut what = Vec::new();
     let root_of = |path: &Path| subject.roots.iter().find(|root| path.starts_with(root));
     let access = |write: bool| Some(if write { Access::Write } else { Access::Read });
-    let exactly = |path: &Path, write: bool| What::Path {
+    let exactly = |path: &Path, write: bool| RuleSubject::Path {
         glob: globset::escape(&path.display().to_string()),
         access: access(write),
     };
@@ -550,7 +551,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
             what.extend(
                 asked
                     .into_iter()
-                    .map(|command| What::Command(command.identifier.clone())),
+                    .map(|command| RuleSubject::Command(command.identifier.clone())),
             );
             let writes = shell.has_write_file_redirection || subject.runs_writer();
             for path in subject.files.iter().filter_map(|(places, _)| places.as_ref()).flatten() {
@@ -564,7 +565,7 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
             let first = subject.files.first().and_then(|(places, _)| places.as_ref()?.first());
             // Inside, one answer stands for the whole root; outside, for that one place.
             what.extend(first.map(|path| match root_of(path) {
-                Some(root) => What::Path {
+                Some(root) => RuleSubject::Path {
                     glob: format!("{}/**", globset::escape(&root.display().to_string())),
                     access: access(write),
                 },
@@ -573,7 +574,12 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
         }
         request if is_in_own_words(request) => {}
         PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
-            what.extend(subject.names.iter().map(|name| What::Tool(globset::escape(name))));
+            what.extend(
+                subject
+                    .names
+                    .iter()
+                    .map(|name| RuleSubject::Tool(globset::escape(name))),
+            );
         }
         _ => {}
     }
@@ -581,7 +587,11 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
         what.extend(subject.urls.iter().filter_map(|url| {
             let url = reqwest::Url::parse(url).ok()?;
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-            Some(What::Url(format!("{}://{}{port}/*", url.scheme(), url.host_str()?)))
+            Some(RuleSubject::Url(format!(
+                "{}://{}{port}/*",
+                url.scheme(),
+                url.host_str()?
+            )))
         }));
     }
     let mut rules: Vec<Rule> = Vec::new();

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{Access, Effect, Mode, Rule, RuleSet, RulesError, Source, What};
+use super::{Access, Effect, Mode, Rule, RuleSet, RuleSubject, RulesError, Source};
 
 /// A file as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -47,7 +47,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn what(self) -> Result<What, String> {
+    fn what(self) -> Result<RuleSubject, String> {
         match self {
             Entry {
                 tool: Some(tool),
@@ -55,14 +55,14 @@ impl Entry {
                 path: None,
                 access: None,
                 url: None,
-            } => Ok(What::Tool(tool)),
+            } => Ok(RuleSubject::Tool(tool)),
             Entry {
                 tool: None,
                 command: Some(words),
                 path: None,
                 access: None,
                 url: None,
-            } => Ok(What::Command(words)),
+            } => Ok(RuleSubject::Command(words)),
             Entry {
                 tool: None,
                 command: None,
@@ -72,7 +72,7 @@ impl Entry {
             } => {
                 super::pattern::path_matcher(&glob, Path::new("/"), false)
                     .map_err(|error| format!("path {glob}: {error}"))?;
-                Ok(What::Path { glob, access })
+                Ok(RuleSubject::Path { glob, access })
             }
             Entry {
                 tool: None,
@@ -80,7 +80,7 @@ impl Entry {
                 path: None,
                 access: None,
                 url: Some(url),
-            } => Ok(What::Url(url)),
+            } => Ok(RuleSubject::Url(url)),
             _ => Err("a rule names exactly one of tool, command, path (with access) or url".to_owned()),
         }
     }
@@ -162,8 +162,8 @@ impl RuleSet {
         for rule in rules(file.allow, file.deny).map_err(wrong)? {
             let why = match &rule.what {
                 _ if rule.effect == Effect::Deny => None,
-                What::Path { glob, .. } if stays_inside(glob, &self.location) => None,
-                What::Path { glob, .. } => Some(format!("path {glob} is outside the project")),
+                RuleSubject::Path { glob, .. } if stays_inside(glob, &self.location) => None,
+                RuleSubject::Path { glob, .. } => Some(format!("path {glob} is outside the project")),
                 what => Some(format!("a project may only allow its own files, not {}", kind(what))),
             };
             match why {
@@ -182,12 +182,12 @@ impl RuleSet {
     }
 }
 
-fn kind(what: &What) -> &'static str {
+fn kind(what: &RuleSubject) -> &'static str {
     match what {
-        What::Tool(_) => "tools",
-        What::Command(_) => "commands",
-        What::Path { .. } => "paths",
-        What::Url(_) => "addresses",
+        RuleSubject::Tool(_) => "tools",
+        RuleSubject::Command(_) => "commands",
+        RuleSubject::Path { .. } => "paths",
+        RuleSubject::Url(_) => "addresses",
     }
 }
 
@@ -202,10 +202,10 @@ fn anchored(rule: Rule, project: &Path) -> Rule {
     match rule {
         Rule {
             effect: Effect::Allow,
-            what: What::Path { glob, access },
+            what: RuleSubject::Path { glob, access },
         } if !glob.contains('/') => {
             let glob = format!("{}/**/{glob}", globset::escape(&project.display().to_string()));
-            Rule::allow(What::Path { glob, access })
+            Rule::allow(RuleSubject::Path { glob, access })
         }
         rule => rule,
     }
@@ -243,10 +243,10 @@ fn table(location: Option<&Path>, rule: &Rule) -> String {
         .map(|place| format!("location.{}.", quoted(&place.display().to_string())))
         .unwrap_or_default();
     let what = match &rule.what {
-        What::Tool(pattern) => format!("tool = {}\n", quoted(pattern)),
-        What::Command(words) => format!("command = {}\n", quoted(words)),
-        What::Url(pattern) => format!("url = {}\n", quoted(pattern)),
-        What::Path { glob, access } => {
+        RuleSubject::Tool(pattern) => format!("tool = {}\n", quoted(pattern)),
+        RuleSubject::Command(words) => format!("command = {}\n", quoted(words)),
+        RuleSubject::Url(pattern) => format!("url = {}\n", quoted(pattern)),
+        RuleSubject::Path { glob, access } => {
             let access = match access {
                 None => "",
                 Some(Access::Read) => "access = \"read\"\n",

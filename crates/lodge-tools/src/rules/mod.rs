@@ -111,7 +111,7 @@ pub enum Effect {
 /// What a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum RuleSubject {
     /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
     /// of a client's tool, `mcp-sampling/<server>`.
     Tool(String),
@@ -128,7 +128,7 @@ pub enum What {
     Url(String),
 }
 
-impl What {
+impl RuleSubject {
     /// Whether its pattern can be read. One that cannot would fit nothing, and a denial would never hold.
     pub fn check(&self) -> Result<(), String> {
         match self {
@@ -155,12 +155,12 @@ pub struct Rule {
     /// Allow, ask or deny.
     pub effect: Effect,
     /// What it is about.
-    pub what: What,
+    pub what: RuleSubject,
 }
 
 impl Rule {
     /// A rule that allows.
-    pub fn allow(what: What) -> Self {
+    pub fn allow(what: RuleSubject) -> Self {
         Self {
             effect: Effect::Allow,
             what,
@@ -168,7 +168,7 @@ impl Rule {
     }
 
     /// A rule that has a person asked.
-    pub fn ask(what: What) -> Self {
+    pub fn ask(what: RuleSubject) -> Self {
         Self {
             effect: Effect::Ask,
             what,
@@ -176,7 +176,7 @@ impl Rule {
     }
 
     /// A rule that denies.
-    pub fn deny(what: What) -> Self {
+    pub fn deny(what: RuleSubject) -> Self {
         Self {
             effect: Effect::Deny,
             what,
@@ -186,18 +186,18 @@ impl Rule {
     /// The rule as permission results name it.
     pub fn named(&self) -> PermissionRule {
         let (kind, argument) = match &self.what {
-            What::Tool(pattern) => ("tool", pattern),
-            What::Command(words) => ("shell", words),
-            What::Path {
+            RuleSubject::Tool(pattern) => ("tool", pattern),
+            RuleSubject::Command(words) => ("shell", words),
+            RuleSubject::Path {
                 glob,
                 access: Some(Access::Read),
             } => ("read", glob),
-            What::Path {
+            RuleSubject::Path {
                 glob,
                 access: Some(Access::Write),
             } => ("write", glob),
-            What::Path { glob, access: None } => ("path", glob),
-            What::Url(pattern) => ("url", pattern),
+            RuleSubject::Path { glob, access: None } => ("path", glob),
+            RuleSubject::Url(pattern) => ("url", pattern),
         };
         PermissionRule {
             kind: kind.to_owned(),
@@ -378,7 +378,7 @@ impl RuleSet {
     pub fn unsearchable(&self) -> Exclusions {
         let mut found = self.exclusions.clone();
         for (_, rule) in &self.rules {
-            if let (Effect::Deny, What::Path { glob, access }) = (rule.effect, &rule.what)
+            if let (Effect::Deny, RuleSubject::Path { glob, access }) = (rule.effect, &rule.what)
                 && *access != Some(Access::Write)
             {
                 // One that is no pattern matches nothing, here and where it is decided.

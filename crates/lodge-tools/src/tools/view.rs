@@ -127,7 +127,8 @@ fn lines(text: &str, range: Option<&[i64]>, numbered: bool) -> Result<String, To
         }
     };
     if first > count.max(1) {
-        return Err(ToolError(format!("Invalid view_range: the file has {count} lines.")));
+        let lines = if count == 1 { "line" } else { "lines" };
+        return Err(ToolError(format!("Invalid view_range: the file has {count} {lines}.")));
     }
     let mut out = String::new();
     for (index, line) in text.lines().enumerate().take(last).skip(first - 1) {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cli::{DevicesCommand, PairArgs},
-    door,
+    host_file,
     serve::print_line,
 };
 use lodge_terminal::plain;
@@ -31,7 +31,7 @@ pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {
     let page = match &args.address {
         Some(address) => page_of(address)?,
         None => {
-            let note = door::find(home)?.context("The host has just stopped")?;
+            let note = host_file::find(home)?.context("The host has just stopped")?;
             page_of(&note.ahp)?
         }
     };

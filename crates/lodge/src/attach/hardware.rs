@@ -90,8 +90,12 @@ fn give_back() {
 /// Notifies a person who looks elsewhere: a bell, and both common sequences for notifications.
 pub(super) fn notify(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
-    write!(out, "\x07\x1b]9;{text}\x07\x1b]777;notify;Lodge;{text}\x07")?;
+    out.write_all(notification(text).as_bytes())?;
     out.flush()
+}
+
+pub(super) fn notification(text: &str) -> String {
+    format!("\x07\x1b]9;{text}\x07\x1b]777;notify;Lodge;{text}\x07")
 }
 
 pub(super) fn set_title(title: &str) -> io::Result<()> {

@@ -10,6 +10,7 @@ mod hardware;
 mod history;
 mod images;
 mod input;
+mod line_client;
 mod link;
 mod others;
 mod pick;
@@ -17,7 +18,6 @@ mod place;
 mod screen;
 mod show;
 mod sides;
-mod talk;
 mod typed;
 
 use std::{io, path::Path, process::ExitCode};
@@ -41,12 +41,12 @@ use self::{
     full::Full,
     history::History,
     input::Input,
+    line_client::LineClient,
     link::{Link, Wire},
     others::Others,
     pick::Workplace,
     place::Place,
     screen::Screen,
-    talk::Talk,
     typed::Typed,
 };
 use crate::{
@@ -60,9 +60,9 @@ const TURNS: usize = 50;
 
 /// Runs `lodge attach`.
 pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
-    match talk(home, args).await {
-        // The reader of the output is gone.
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+    match connect(home, args).await {
+        // The reader of the output, or the terminal, is gone; the session stays.
+        Err(error) if is_gone(&error) => Ok(ExitCode::SUCCESS),
         other => other,
     }
 }
@@ -70,9 +70,10 @@ pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
 /// Plain `lodge`: a conversation with the host of a home, which is started if none runs.
 pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<ExitCode> {
     let words = ["lodge", "attach"].map(str::to_owned).into_iter().chain(session);
-    let Some(Command::Attach(args)) = Cli::try_parse_from(words)?.command else {
+    let Some(Command::Attach(mut args)) = Cli::try_parse_from(words)?.command else {
         unreachable!("`attach` is a command");
     };
+    args.last_here = true;
     if args.url.is_none() {
         launch::ensure(home).await?;
     }
@@ -81,7 +82,7 @@ pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<Exi
 
 /// `lodge status`: says whether a host runs, and what its sessions do.
 pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
-    let Some(note) = crate::door::running(home)? else {
+    let Some(note) = crate::host_file::running(home)? else {
         print_line(&format!(
             "No host is running on {}. `lodge` starts one.",
             home.display()
@@ -109,12 +110,15 @@ pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+fn is_gone(error: &anyhow::Error) -> bool {
+    // A closed terminal answers everything with this.
+    let no_terminal = rustix::io::Errno::IO.raw_os_error();
     let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe || error.raw_os_error() == Some(no_terminal))
 }
 
-async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
+/// Connects to the host and runs the client that this terminal can show.
+async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let place = Place::new(home, &args);
     let workplace = workplace(&place, &args)?;
     let me = format!("lodge-attach-{}", Uuid::new_v4());
@@ -123,7 +127,10 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     if !args.plain && hardware::can_draw() {
         return Box::pin(on_whole_screen(home, args, place, workplace, me, link, root)).await;
     }
-    let screen = Screen::new();
+    let mut screen = Screen::new();
+    if let Some(notice) = version_notice(&place) {
+        screen.note("·", &notice)?;
+    }
     let mut opening = Opening {
         link: &link,
         root: &root,
@@ -139,12 +146,24 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
         screen, input, listed, ..
     } = opening;
     let mirror = pick::open(&link.client, root, &start.session, args.history).await?;
-    let mut talk = Talk::new(place, me, link, mirror, screen, input);
-    talk.listed = listed;
-    talk.workplace = workplace;
-    talk.history = args.history;
-    talk.model = args.model;
-    talk.run(start.first).await
+    let mut client = LineClient::new(place, me, link, mirror, screen, input);
+    client.listed = listed;
+    client.workplace = workplace;
+    client.history = args.history;
+    client.model = args.model;
+    client.run(start.first).await
+}
+
+/// What to do about a host of another version, if it is that. An upgrade leaves the running host as it was.
+fn version_notice(place: &Place) -> Option<String> {
+    let note = crate::host_file::find(&place.own_home()?).ok()??;
+    let own = env!("CARGO_PKG_VERSION");
+    (note.version != own).then(|| {
+        format!(
+            "The running host is Lodge {}, and this is Lodge {own}. To replace it: `lodge serve --stop`, then `lodge`.",
+            note.version
+        )
+    })
 }
 
 /// The conversation on the whole screen, with the named session or the last one of this directory.
@@ -202,6 +221,9 @@ async fn on_whole_screen(
     if !asked.typed.is_empty() {
         full.app.insert(&asked.typed);
     }
+    if let Some(notice) = version_notice(&full.place) {
+        full.app.complain(&notice);
+    }
     full.run(None).await
 }
 
@@ -252,6 +274,12 @@ impl Opening<'_> {
     async fn choose(&mut self, args: &AttachArgs) -> Result<Option<Start>> {
         if args.new {
             return self.new_session(None).await;
+        }
+        if let (None, true, Some(cwd)) = (&args.session, args.last_here, &self.workplace.directory) {
+            return match pick::last_in(&self.link.client, cwd).await? {
+                Some(session) => Ok(Some(Start { session, first: None })),
+                None => self.new_session(None).await,
+            };
         }
         self.listed = pick::newest(&self.link.client).await?;
         if let Some(wanted) = &args.session {

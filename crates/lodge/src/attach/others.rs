@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{link::Link, pick, place::Place};
 use crate::{
-    door,
+    host_file,
     remote::{self, Forward},
 };
 
@@ -66,7 +66,7 @@ impl Others {
             tracing::warn!("{}", crate::describe(&error));
             Vec::new()
         });
-        let here = door::running(&self.home).is_ok_and(|note| note.is_some());
+        let here = host_file::running(&self.home).is_ok_and(|note| note.is_some());
         let names = names.into_iter().map(Some).chain(here.then_some(None));
         let names: Vec<HostName> = names.filter(|name| *name != self.current).collect();
         names.into_iter().map(|name| self.other(name)).collect()

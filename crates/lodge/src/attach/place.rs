@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::{cli::AttachArgs, door, launch};
+use crate::{cli::AttachArgs, host_file, launch};
 
 /// How to find the host, even after it was restarted elsewhere.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Place {
     /// a service started, is left to them.
     pub(super) async fn revive(&self) -> Result<()> {
         match self.own_home() {
-            Some(home) if door::was_killed(&home)? => launch::ensure(&home).await,
+            Some(home) if host_file::was_killed(&home)? => launch::ensure(&home).await,
             _ => Ok(()),
         }
     }
@@ -80,7 +80,7 @@ impl Place {
         if let Some(url) = &self.url {
             return address(url, self.token.as_deref());
         }
-        let Some(note) = door::find(&self.home)? else {
+        let Some(note) = host_file::find(&self.home)? else {
             bail!(
                 "No host is running on {}. Start one with `lodge`, or name one with --url.",
                 self.home.display()
@@ -88,7 +88,10 @@ impl Place {
         };
         match (&self.token, note.socket) {
             (None, Some(socket)) => Ok(Address::Unix(socket, "/".to_owned())),
-            (token, _) => address(&note.ahp, token.clone().or_else(|| door::token(&self.home)).as_deref()),
+            (token, _) => address(
+                &note.ahp,
+                token.clone().or_else(|| host_file::token(&self.home)).as_deref(),
+            ),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-use super::{editor::Editor, input::columns};
+use super::{editor::Editor, hardware, input::columns};
 use lodge_terminal::{plain, shorten};
 
 /// Notes are cut to this length.
@@ -142,6 +142,15 @@ impl<W: Write> Screen<W> {
             writeln!(self.out, "{mark} {}", shorten(line, LINE))?;
         }
         self.style("0")
+    }
+
+    /// Notifies a person who looks elsewhere. A dumb terminal has a bell at most.
+    pub(super) fn notify(&mut self, text: &str) -> io::Result<()> {
+        match (self.typed_at, self.wipes) {
+            (true, true) => self.out.write_all(hardware::notification(text).as_bytes()),
+            (true, false) => self.out.write_all(b"\x07"),
+            (false, _) => Ok(()),
+        }
     }
 
     /// Shows lines that the person has to read: they are never cut.

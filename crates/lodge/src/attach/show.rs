@@ -12,7 +12,7 @@ use ahp::ahp_types::state::{
 };
 
 use super::screen::Screen;
-use lodge_terminal::{client::ask::answer_words, is_command, shorten};
+use lodge_terminal::{client::ask::answer_words, failed_command, is_command, shorten};
 
 /// How much of each old turn is shown when a session is opened.
 const OLD_MESSAGE: usize = 400;
@@ -341,6 +341,9 @@ impl Shown {
                 let text = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
                 let text = text.unwrap_or_else(|| call.past_tense_message.as_text());
                 screen.note("✗", shorten(text, 600).as_str())
+            }
+            ToolCallState::Completed(call) if failed_command(call) => {
+                screen.note("✗", call.past_tense_message.as_text())
             }
             ToolCallState::Cancelled(call) => {
                 let why = call

@@ -17,6 +17,7 @@ pub(super) enum Typed {
     New,
     Title(Option<String>),
     Model(Option<String>),
+    Login,
     Help,
     Quit,
     /// A slash followed by no known command.
@@ -34,13 +35,14 @@ Type to send a message; while the agent works, it waits in the queue. End a line
   /new                    start a new session
   /rename [TITLE]         show or change the title
   /model [ID]             list the models, or choose one
+  /login                  say how to set up a model
   /quit                   leave; the session keeps running (or Ctrl-D)
   //TEXT                  send TEXT with its slash
   Tab                     complete a command or an @file; arrows recall earlier lines";
 
 /// Commands of the line client, whatever the host offers.
-pub(super) const NAMES: [&str; 10] = [
-    "approve", "cancel", "deny", "help", "model", "new", "quit", "rename", "sessions", "steer",
+pub(super) const NAMES: [&str; 11] = [
+    "approve", "cancel", "deny", "help", "login", "model", "new", "quit", "rename", "sessions", "steer",
 ];
 
 impl Typed {
@@ -67,6 +69,7 @@ impl Typed {
             ("new", None) => Self::New,
             ("rename" | "title", title) => Self::Title(title),
             ("model", model) => Self::Model(model),
+            ("login", None) => Self::Login,
             ("help" | "?", None) => Self::Help,
             ("quit" | "exit" | "q", None) => Self::Quit,
             _ => Self::Unknown(name.to_owned()),

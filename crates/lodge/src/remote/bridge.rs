@@ -6,7 +6,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use tokio::{io::AsyncWriteExt, net::UnixStream};
 
-use crate::{door, join, launch};
+use crate::{host_file, join, launch};
 
 /// The line with which the bridge begins.
 pub(super) const GREETING: &str = "lodge-bridge 1";
@@ -14,7 +14,7 @@ pub(super) const GREETING: &str = "lodge-bridge 1";
 /// Runs `lodge bridge`.
 pub(crate) async fn bridge(home: &Path) -> Result<ExitCode> {
     launch::ensure(home).await?;
-    let note = door::find(home)?.context("The host has just stopped")?;
+    let note = host_file::find(home)?.context("The host has just stopped")?;
     let socket = note.socket.with_context(|| {
         format!(
             "The host on {} (process {}) has no local socket, so it cannot be reached by ssh. Restart it",

@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     cli::{Cli, Command as Subcommands},
-    door, launch,
+    host_file, launch,
     serve::print_line,
 };
 
@@ -131,7 +131,7 @@ fn status(manager: &dyn Manager, home: &Path) -> Result<ExitCode> {
     }
     let state = manager.state()?;
     print_line(&format!("Service   {state} ({})", file.display()));
-    if let Some(note) = door::running(home)? {
+    if let Some(note) = host_file::running(home)? {
         print_line(&format!(
             "Host      Lodge {}, process {}, at {}",
             note.version, note.pid, note.ahp

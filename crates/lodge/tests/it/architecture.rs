@@ -283,3 +283,53 @@ fn nothing_keeps_the_program_from_being_stripped() {
         assert!(profiles[profile]["package"].get("lodge").is_none(), "{profile}");
     }
 }
+
+/// Names of types and modules that nobody understands without their comments.
+const NAMES_THAT_SAY_NOTHING: &[&str] = &[
+    "Dealt",
+    "Guests",
+    "Took",
+    "Went",
+    "What",
+    "Whom",
+    "aside",
+    "doorstep",
+    "elsewhere",
+    "guest",
+    "took",
+];
+
+#[test]
+fn types_and_modules_have_names_that_say_what_they_are() {
+    let mut directories = vec![workspace().join("crates")];
+    let mut checked = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.extend((!path.ends_with("tests") && !path.ends_with("target")).then_some(path));
+                continue;
+            }
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            for line in std::fs::read_to_string(&path)
+                .unwrap_or_default()
+                .lines()
+                .filter(|_| is_source)
+            {
+                let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+                let Some(_) = words.find(|word| ["struct", "enum", "trait", "mod"].contains(word)) else {
+                    continue;
+                };
+                let name = words.find(|word| !word.is_empty()).unwrap_or_default();
+                let is_definition = !line.trim_start().starts_with("//");
+                assert!(
+                    !is_definition || !NAMES_THAT_SAY_NOTHING.contains(&name),
+                    "{}: {line}",
+                    path.display()
+                );
+                checked += usize::from(is_definition);
+            }
+        }
+    }
+    assert!(checked > 1_000, "{checked}");
+}

@@ -4,12 +4,18 @@ use std::{
     fs::File,
     io::{Read, Write},
     num::NonZero,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
@@ -23,7 +29,11 @@ pub(crate) struct Screen {
     pub(crate) child: Child,
     keys: File,
     output: Receiver<Vec<u8>>,
+    reader: Option<JoinHandle<()>>,
+    closing: Arc<AtomicBool>,
     pub(crate) emulator: vt100::Parser,
+    /// Everything that the program wrote.
+    pub(crate) written: Vec<u8>,
     /// What the terminal answers when it is asked what it is.
     pub(crate) answer: &'static str,
 }
@@ -34,16 +44,14 @@ impl Screen {
     }
 
     pub(crate) fn with(command: &mut Command, columns: u16) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // A program that inherited the terminal's other end would keep it open.
+        #[cfg(target_os = "linux")]
+        let flags = flags | OpenptFlags::CLOEXEC;
+        let controller = openpt(flags).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&controller, size).unwrap();
+        tcsetwinsize(&controller, size(columns, 24)).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let open = || {
             File::options()
@@ -52,9 +60,11 @@ impl Screen {
                 .open(name.to_str().unwrap())
                 .unwrap()
         };
+        if !command.get_envs().any(|(name, _)| name == "LODGE_HOST_LINGER") {
+            command.env("LODGE_HOST_LINGER", "3");
+        }
         let child = command
             .env("TERM", "xterm-256color")
-            .env("LODGE_HOST_LINGER", "3")
             .stdin(Stdio::from(open()))
             .stdout(Stdio::from(open()))
             .stderr(Stdio::from(open()))
@@ -63,9 +73,19 @@ impl Screen {
         let keys = File::from(controller);
         let mut reader = keys.try_clone().unwrap();
         let (send, output) = channel();
-        std::thread::spawn(move || {
+        let closing = Arc::new(AtomicBool::new(false));
+        let closed = closing.clone();
+        let reader = std::thread::spawn(move || {
             let mut buffer = [0; 65536];
-            while let Ok(read @ 1..) = reader.read(&mut buffer) {
+            while !closed.load(Ordering::Relaxed) {
+                // A read without an end would keep the terminal open.
+                let a_moment = Timespec::try_from(Duration::from_millis(50)).unwrap();
+                if poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&a_moment)) == Ok(0) {
+                    continue;
+                }
+                let Ok(read @ 1..) = reader.read(&mut buffer) else {
+                    return;
+                };
                 if send.send(buffer[..read].to_vec()).is_err() {
                     return;
                 }
@@ -75,9 +95,25 @@ impl Screen {
             child,
             keys,
             output,
+            reader: Some(reader),
+            closing,
+            written: Vec::new(),
             emulator: vt100::Parser::new(NonZero::new(24).unwrap(), NonZero::new(columns).unwrap(), 0),
             answer: "\x1b[?62;22c",
         }
+    }
+
+    /// As `with`, in a session of its own with this terminal: what the terminal signals reaches the program.
+    pub(crate) fn in_session(command: &Command, columns: u16) -> Self {
+        let mut session = Command::new("setsid");
+        session
+            .arg("--ctty")
+            .arg(command.get_program())
+            .args(command.get_args());
+        session.env_clear();
+        session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        session.current_dir(command.get_current_dir().unwrap());
+        Self::with(&mut session, columns)
     }
 
     /// Reads until the screen is so.
@@ -97,6 +133,7 @@ impl Screen {
         match self.output.recv_timeout(left) {
             Ok(bytes) => {
                 self.emulator.process(&bytes);
+                self.written.extend_from_slice(&bytes);
                 if bytes.ends_with(b"\x1b[c") {
                     self.press(self.answer);
                 }
@@ -112,12 +149,52 @@ impl Screen {
         self.until(&format!("shows {text:?}"), |screen| screen.contains(text));
     }
 
+    /// Reads until the program has written this.
+    pub(crate) fn until_writes(&mut self, text: &str) {
+        while !self.wrote(text) {
+            self.process_next(&format!("writes {text:?}"));
+        }
+    }
+
+    pub(crate) fn wrote(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.written).contains(text)
+    }
+
+    /// Waits until a turn is over, and its answer says this beside the message.
+    pub(crate) fn until_answered(&mut self, text: &str) {
+        self.until(&format!("answers {text:?}"), |shown| {
+            shown.matches(text).count() > 1 && !shown.contains("Esc stops")
+        });
+    }
+
     pub(crate) fn until_hides(&mut self, text: &str) {
         self.until(&format!("hides {text:?}"), |screen| !screen.contains(text));
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Changes the size of the terminal.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.keys, size(columns, rows)).unwrap();
+        let (rows, columns) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
+        self.emulator.set_size(rows, columns);
+    }
+
+    /// Closes the terminal, as if its window was closed, and waits for the end of the program.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        self.closing.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = File::open("/dev/null").unwrap();
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < patience, "the program stays without its terminal");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Types a message, as if pasted, and sends it.
@@ -131,6 +208,23 @@ impl Screen {
         self.press("\x03");
         self.press("\x03");
         assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // After a failure it may still be there.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
     }
 }
 

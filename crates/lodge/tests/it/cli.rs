@@ -148,6 +148,30 @@ fn ctrl_c_aborts_the_turn_and_the_session_goes_on() {
 }
 
 #[test]
+fn the_model_reads_a_stopped_message_and_its_partial_answer_with_the_next_one() {
+    for signal in ["-INT", "-KILL"] {
+        let home = Home::new();
+        let mut running = home.start(["run", "--json", "slowly 10 ms, stream 5000 chunks"]);
+        // What streams is written every second.
+        let is_kept = |home: &Home| {
+            let logs = home.logs();
+            logs.iter()
+                .any(|log| fs::read_to_string(log).is_ok_and(|text| text.contains("\"lodge.partial\"")))
+        };
+        while !is_kept(&home) {
+            running.until("assistant.message_delta");
+        }
+        let sent = Command::new("kill").args([signal, &running.id().to_string()]).status();
+        assert!(sent.expect("kill is everywhere").success());
+        let done = running.finish();
+        assert!(!done.status.success(), "{done:#?}");
+        let more = home.run(["run", "--json", "--resume", "last", "describe the request"]);
+        let more = more.ok().events();
+        assert!(answer(&more).contains("I was sent 3 messages"), "{signal}: {more:#?}");
+    }
+}
+
+#[test]
 fn tools_work_in_the_directory_that_was_named() {
     let home = Home::new();
     let there = home.work().join("there");

@@ -1,7 +1,8 @@
 //! The pages say what is so: their commands run, their examples are read, their links lead somewhere.
 //!
-//! A block marked `sh` is run, page by page, in a home of its own. One marked `sh syntax` cannot be run by a test (it needs another
-//! machine, a terminal, or an id that a person has to look up): of these, each `lodge` command must at least be understood.
+//! A block marked `sh` is run, page by page, in a home of its own, without a host and beside one. One marked `sh syntax` cannot be run by a
+//! test (it needs another machine, a terminal, or an id that a person has to look up): of these, each `lodge` command must at least be
+//! understood. `sh syntax fleet` is the same for a program that is built with `--features fleet`.
 
 use std::{
     collections::BTreeSet,
@@ -20,6 +21,7 @@ const OTHER_PROGRAMS: &[&str] = &[
     "cargo",
     "cd",
     "export",
+    "node",
     "npm",
     "pip",
     "sh",
@@ -53,6 +55,13 @@ fn pages() -> Vec<Page> {
     pages
 }
 
+/// The pages, and the one that people see first.
+fn pages_with_commands() -> Vec<Page> {
+    let mut pages = pages();
+    pages.push(page(workspace().join("README.md")));
+    pages
+}
+
 impl Page {
     /// The blocks with this mark, without the indentation that a list gives them.
     fn blocks(&self, mark: &str) -> Vec<String> {
@@ -82,7 +91,7 @@ impl Page {
 }
 
 /// Runs a page's commands one after the other, as a person who pastes them.
-fn run(page: &Page) {
+fn run(page: &Page, beside_a_host: bool) {
     let blocks = page.blocks("sh");
     if blocks.is_empty() {
         return;
@@ -92,7 +101,7 @@ fn run(page: &Page) {
         return testkit::skip("the clients are not installed; `cargo xtask clients` installs them");
     }
     let home = Home::new();
-    let _host = WITH_A_HOST.contains(&page.name.as_str()).then(|| {
+    let _host = beside_a_host.then(|| {
         let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
         host.line_with("Ctrl-C stops");
         host
@@ -121,13 +130,21 @@ fn run(page: &Page) {
         .env("NO_COLOR", "1")
         .stdin(Stdio::null());
     let done = Running::start(&mut shell).finish();
-    assert!(done.status.success(), "{}: {done:#?}", page.name);
+    let host = if beside_a_host {
+        "beside a host"
+    } else {
+        "without a host"
+    };
+    assert!(done.status.success(), "{} {host}: {done:#?}", page.name);
 }
 
 #[test]
 fn the_commands_of_every_page_run() {
-    for page in pages() {
-        run(&page);
+    for page in pages_with_commands() {
+        if !WITH_A_HOST.contains(&page.name.as_str()) {
+            run(&page, false);
+        }
+        run(&page, true);
     }
 }
 
@@ -135,20 +152,27 @@ fn the_commands_of_every_page_run() {
 fn commands_that_no_test_can_run_are_understood() {
     let home = Home::new();
     let mut checked = 0;
-    for page in pages().iter().chain([&page(workspace().join("README.md"))]) {
-        for line in page.blocks("sh syntax").iter().flat_map(|block| block.lines()) {
+    for page in pages_with_commands() {
+        let mut blocks = page.blocks("sh syntax");
+        if cfg!(feature = "fleet") {
+            blocks.extend(page.blocks("sh syntax fleet"));
+        }
+        let blocks: Vec<String> = blocks.iter().map(|block| block.replace("\\\n", " ")).collect();
+        for line in blocks.iter().flat_map(|block| block.lines()) {
             let line = line.split(" #").next().unwrap_or_default().trim();
             let words = line.split_whitespace().skip_while(|word| word.contains('='));
             let words: Vec<&str> = words.collect();
+            let mut understood = |arguments: &[&str]| {
+                let done = home.run(arguments.iter().copied().chain(["--help"]));
+                assert!(done.status.success(), "{}: {line}: {done:?}", page.name);
+                checked += 1;
+            };
             match words.split_first() {
                 None => {}
-                Some((&"lodge", words)) => {
-                    // What comes after two dashes is for the host, which has its options without a command.
-                    for part in words.split(|word| *word == "--") {
-                        let done = home.run(part.iter().copied().chain(["--help"]));
-                        assert!(done.status.success(), "{}: {line}: {done:?}", page.name);
-                        checked += 1;
-                    }
+                // What comes after two dashes is for the host, which has its options without a command.
+                Some((&"lodge", words)) => words.split(|word| *word == "--").for_each(&mut understood),
+                Some((&"cargo", words)) if words.contains(&"--") => {
+                    words.split(|word| *word == "--").skip(1).for_each(&mut understood);
                 }
                 Some((program, _)) => {
                     assert!(
@@ -161,6 +185,30 @@ fn commands_that_no_test_can_run_are_understood() {
         }
     }
     assert!(checked > 20, "{checked}");
+}
+
+/// The test that checks this for all other commands is not run with this feature.
+#[cfg(feature = "fleet")]
+#[test]
+fn every_fleet_command_shows_examples_that_work() {
+    let home = Home::new();
+    let help = home.run(["fleet", "--help"]).ok().stdout();
+    let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names = commands.lines().filter_map(|line| line.split_whitespace().next());
+    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+    assert!(names.len() > 2, "{help}");
+    for name in names {
+        let help = home.run(["fleet", name, "--help"]).ok().stdout();
+        let examples = help.split("Examples:\n").nth(1);
+        let examples = examples.unwrap_or_else(|| panic!("`lodge fleet {name} --help` has no examples"));
+        let examples = examples.lines().filter_map(|line| line.trim().strip_prefix("lodge "));
+        let examples: Vec<&str> = examples.collect();
+        assert!(!examples.is_empty(), "{help}");
+        for example in examples {
+            let example = example.split("  ").next().unwrap_or_default();
+            let _ = home.run(example.split_whitespace().chain(["--help"])).ok();
+        }
+    }
 }
 
 /// `lodge.toml` has such a test beside the code that reads it.

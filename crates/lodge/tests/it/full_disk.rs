@@ -39,3 +39,13 @@ fn a_host_starts_on_a_full_disk_and_shows_what_is_there() {
     assert!(printed.contains("remember me"), "{printed}{listed:?}");
     assert!(!home.path().join("token").exists(), "there was room after all");
 }
+
+#[test]
+fn the_doctor_says_that_a_full_disk_takes_no_more() {
+    let home = Home::new();
+    let _ = home.run(["run", "say hello"]).ok();
+    let done = without_room(&home, &["doctor"]).output().unwrap();
+    let printed = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(!done.status.success(), "{printed}");
+    assert!(printed.contains(" is not writable: "), "{printed}");
+}

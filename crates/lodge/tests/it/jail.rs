@@ -199,23 +199,55 @@ api_key_env = "MY_OWN_KEY"
     assert!(said.contains("exit code 0") && said.contains("b/c"), "{said}");
 }
 
+/// Signals that a process ignores or blocks, as its `/proc/self/status` says.
+fn withheld(status: &str) -> Vec<u64> {
+    let mut lines = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigIgn:").or_else(|| line.strip_prefix("SigBlk:"))?;
+        // Those above 31 are the C library's own.
+        Some(u64::from_str_radix(mask.trim(), 16).unwrap() & 0x7fff_ffff)
+    });
+    let found: Vec<u64> = lines.by_ref().collect();
+    assert_eq!(found.len(), 2, "{status}");
+    found
+}
+
+/// The agent's commands, hooks and MCP servers of a host that ignores and blocks signals: as it is when a script starts it in the
+/// background, or a program that forgot its own mask.
 #[test]
-fn children_of_a_host_whose_interrupts_are_ignored_have_theirs_back() {
+fn children_of_a_host_begin_with_default_signals_and_an_empty_mask() {
     let home = Home::new();
-    let prompt = r#"call bash {"command":"grep SigIgn /proc/self/status","description":"Look"}"#;
-    let like = home.command(["run", "--json", "--yolo", prompt]);
-    // As a script does that starts a host in the background.
+    let look = "grep -E '^Sig(Ign|Blk):' /proc/self/status";
+    let work = home.work();
+    fs::create_dir_all(home.path().join("hooks")).unwrap();
+    let hook = serde_json::json!({ "version": 1, "hooks": { "sessionStart": [
+        { "bash": format!("{look} > {}/hook", work.display()) },
+    ] } });
+    fs::write(home.path().join("hooks/look.json"), hook.to_string()).unwrap();
+    let servers = serde_json::json!({ "mcpServers": { "looks": {
+        "command": "sh", "args": ["-c", format!("{look} > {}/server", work.display())], "tools": ["*"],
+    } } });
+    fs::write(home.path().join("mcp-config.json"), servers.to_string()).unwrap();
+    let prompt = serde_json::json!({ "command": look, "description": "Look" });
+    let like = home.command(["run", "--json", "--yolo", &format!("call bash {prompt}")]);
     let mut script = Command::new("bash");
     script
-        .args(["-c", "trap '' INT QUIT HUP; \"$@\" & wait $!", "bash"])
+        .args([
+            "-c",
+            "trap '' INT QUIT HUP; env --block-signal=USR1,USR2,WINCH \"$@\" & wait $!",
+            "bash",
+        ])
         .arg(like.get_program())
         .args(like.get_args())
-        .current_dir(home.work())
+        .current_dir(&work)
         .env_clear()
         .envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let done = finish(&mut script).ok().events();
-    let content = result(&done)["result"]["content"].as_str().unwrap_or_default();
-    let mask = content.split_whitespace().nth(1).unwrap_or(content);
-    // Those above 31 are the C library's own.
-    assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff, 0, "{content}");
+    let command = result(&done)["result"]["content"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let file = |name: &str| fs::read_to_string(work.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    for (child, status) in [("command", command), ("hook", file("hook")), ("server", file("server"))] {
+        assert_eq!(withheld(&status), [0, 0], "{child}: {status}");
+    }
 }

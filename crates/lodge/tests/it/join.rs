@@ -227,12 +227,38 @@ fn a_host_of_another_version_is_named_and_what_to_do() {
     let text = std::fs::read_to_string(&note).unwrap();
     let own = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     std::fs::write(&note, text.replace(&own, "\"version\":\"9.9.9\"")).unwrap();
-    for arguments in [&["run", "hi"][..], &["--headless", "--stdio"]] {
+    for arguments in [
+        &["run", "hi"][..],
+        &["--headless", "--stdio"],
+        &["import"],
+        &["sessions", "delete", "last", "--yes"],
+        &["acp"],
+    ] {
         let done = home.run(arguments);
         assert_eq!(done.status.code(), Some(1), "{done:#?}");
         assert!(done.stderr.contains("is Lodge 9.9.9"), "{done:#?}");
         assert!(done.stderr.contains("start it again"), "{done:#?}");
     }
+}
+
+#[test]
+fn logs_are_checked_beside_a_host_and_repaired_when_it_has_stopped() {
+    let home = Home::new();
+    let _ = home.run(["run", "say hello"]).ok();
+    let running = host(&home);
+    let sound = home.run(["check", "--fix"]).ok().stdout();
+    assert!(sound.contains("1 session checked, 0 repaired."), "{sound}");
+    let log = home.logs().remove(0);
+    let mut text = std::fs::read_to_string(&log).unwrap();
+    text.push_str("garbage\n");
+    std::fs::write(&log, text).unwrap();
+    let refused = home.run(["check", "--fix"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
+    assert!(refused.stderr.contains("`lodge serve --stop`"), "{refused:#?}");
+    let _ = home.run(["serve", "--stop"]).ok();
+    drop(running);
+    let repaired = home.run(["check", "--fix"]).ok().stdout();
+    assert!(repaired.contains("1 session checked, 1 repaired."), "{repaired}");
 }
 
 #[test]

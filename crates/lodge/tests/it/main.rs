@@ -25,6 +25,7 @@ mod external_requests;
 mod fleet;
 mod full_disk;
 mod grants;
+mod habits;
 mod hands;
 mod health;
 mod history;

@@ -135,8 +135,9 @@ const PROMPTER: &str = r#"#!/bin/sh
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"p","version":"1"}}' ;;
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"prompts":{},"tools":{}},"serverInfo":{"name":"p","version":"1"}}' ;;
     *'"prompts/list"'*) result='{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}]}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"bow","inputSchema":{"type":"object"}}]}' ;;
     *'"prompts/get"'*) result='{"messages":[{"role":"user","content":{"type":"text","text":"say hello from the prompt"}}]}' ;;
     *) result='{}' ;;
   esac
@@ -181,6 +182,8 @@ fn a_prompt_of_an_mcp_server_is_a_command_from_the_first_message_on() {
     let output = home.command(["run", "/mcp__polite__greet you"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(out(&output).trim(), "hello from the prompt");
+    let listed = home.run(["run", "/mcp"]).ok().stdout();
+    assert!(listed.contains("connected, 1 tool\n"), "{listed}");
     let output = home.command(["run", "/nosuch you"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     assert!(

@@ -26,6 +26,8 @@ const FRAME: &[u8] = b"\x1b[?2026h";
 /// The spinner turns while something goes on: a screen that is still for so long is at its end.
 const STILL: Duration = Duration::from_millis(1500);
 const COLUMNS: u16 = 120;
+/// Turns of the conversation of 100,000 lines.
+const TURNS: usize = 10;
 
 /// What came from the client.
 #[derive(Default)]
@@ -141,8 +143,14 @@ pub(super) fn measure(given: &Given<'_>) -> Result<Numbers> {
     let deltas = given.times(50_000);
     let (seconds, frames) = screen.turn(&format!("stream {deltas} chunks"))?;
     let cpu = process::cpu(pid).saturating_sub(before).as_secs_f64() * 1e6 / deltas as f64;
-    let lines = given.times(100_000);
-    screen.turn(&format!("stream {lines} chunks of {COLUMNS} bytes"))?;
+    ensure!(frames > 0, "no frame is a synchronized update");
+    // Every line is in the message and in the answer.
+    let list: String = (0..given.times(100_000) / 2 / TURNS)
+        .map(|number| format!("- line {number}\n"))
+        .collect();
+    for _ in 0..TURNS {
+        screen.turn(&format!("say \"{list}\""))?;
+    }
     Ok(vec![
         ("conversation_delta_cpu_us", cpu),
         ("conversation_frames_a_second", frames as f64 / seconds),

@@ -46,7 +46,7 @@ struct Said<'a> {
 #[derive(Serialize)]
 struct Block<'a> {
     #[serde(flatten)]
-    what: What<'a>,
+    what: Content<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Cache>,
 }
@@ -60,7 +60,7 @@ enum Cache {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum What<'a> {
+enum Content<'a> {
     Known(Known<'a>),
     Thought(Thought<'a>),
 }
@@ -236,8 +236,8 @@ fn thoughts(answer: &AssistantMessage) -> Vec<Thought<'_>> {
         .unwrap_or_default()
 }
 
-fn text(text: &str) -> What<'_> {
-    What::Known(Known::Text { text })
+fn text(text: &str) -> Content<'_> {
+    Content::Known(Known::Text { text })
 }
 
 /// The conversation; what the person and the tools say in a row is one message.
@@ -266,7 +266,7 @@ fn messages(request: &ModelRequest) -> serde_json::Result<Vec<Said<'_>>> {
                     .collect();
                 (
                     "user",
-                    vec![What::Known(Known::ToolResult {
+                    vec![Content::Known(Known::ToolResult {
                         tool_use_id: id(call_id),
                         content,
                     })],
@@ -289,12 +289,12 @@ fn messages(request: &ModelRequest) -> serde_json::Result<Vec<Said<'_>>> {
     Ok(said)
 }
 
-fn part(part: &Part, citations: bool) -> Option<What<'_>> {
+fn part(part: &Part, citations: bool) -> Option<Content<'_>> {
     match part {
         // The wire refuses empty text.
         Part::Text(words) => (!words.trim().is_empty()).then(|| text(words)),
-        Part::Image(image) => Some(What::Known(picture(image))),
-        Part::Document(document) => Some(What::Known(Known::Document {
+        Part::Image(image) => Some(Content::Known(picture(image))),
+        Part::Document(document) => Some(Content::Known(Known::Document {
             source: Source::base64(&document.mime_type, &document.data),
             title: &document.title,
             citations: citations.then_some(Citations { enabled: true }),
@@ -328,14 +328,14 @@ impl<'a> Source<'a> {
     }
 }
 
-fn assistant(answer: &AssistantMessage) -> serde_json::Result<Vec<What<'_>>> {
-    let mut blocks: Vec<What<'_>> = thoughts(answer).into_iter().map(What::Thought).collect();
+fn assistant(answer: &AssistantMessage) -> serde_json::Result<Vec<Content<'_>>> {
+    let mut blocks: Vec<Content<'_>> = thoughts(answer).into_iter().map(Content::Thought).collect();
     if !answer.text.trim().is_empty() {
         blocks.push(text(&answer.text));
     }
     for call in &answer.tool_calls {
         let input = input(&call.arguments)?;
-        blocks.push(What::Known(Known::ToolUse {
+        blocks.push(Content::Known(Known::ToolUse {
             id: id(&call.id),
             name: &call.name,
             input,

@@ -13,7 +13,7 @@ const MOST_STOPS: usize = 4;
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Said<'a>>,
+    messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Said<'a> {
+enum WireMessage<'a> {
     System {
         content: &'a str,
     },
@@ -92,12 +92,12 @@ struct Url {
 struct Call<'a> {
     id: &'a str,
     #[serde(flatten)]
-    what: What<'a>,
+    what: CalledTool<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum What<'a> {
+enum CalledTool<'a> {
     Function { function: Function<'a> },
     Custom { custom: Custom<'a> },
 }
@@ -177,10 +177,10 @@ fn counts_reasoning(model: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-fn messages(request: &ModelRequest) -> Vec<Said<'_>> {
+fn messages(request: &ModelRequest) -> Vec<WireMessage<'_>> {
     let mut said = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        said.push(Said::System {
+        said.push(WireMessage::System {
             content: &request.system,
         });
     }
@@ -196,7 +196,7 @@ fn messages(request: &ModelRequest) -> Vec<Said<'_>> {
             show(&mut pictures, &mut said);
         }
         match message {
-            Message::User(parts) => said.push(Said::User {
+            Message::User(parts) => said.push(WireMessage::User {
                 content: content(parts),
             }),
             Message::Assistant(answer) => said.push(assistant(answer, at > turn)),
@@ -207,7 +207,7 @@ fn messages(request: &ModelRequest) -> Vec<Said<'_>> {
                 images,
                 ..
             } => {
-                said.push(Said::Tool {
+                said.push(WireMessage::Tool {
                     tool_call_id: call_id,
                     content,
                 });
@@ -224,9 +224,9 @@ fn messages(request: &ModelRequest) -> Vec<Said<'_>> {
     said
 }
 
-fn show<'a>(pictures: &mut Vec<Piece<'a>>, said: &mut Vec<Said<'a>>) {
+fn show<'a>(pictures: &mut Vec<Piece<'a>>, said: &mut Vec<WireMessage<'a>>) {
     if !pictures.is_empty() {
-        said.push(Said::User {
+        said.push(WireMessage::User {
             content: Content::Parts(std::mem::take(pictures)),
         });
     }
@@ -263,10 +263,10 @@ fn picture(image: &Image) -> Piece<'_> {
     }
 }
 
-fn assistant(answer: &AssistantMessage, in_turn: bool) -> Said<'_> {
+fn assistant(answer: &AssistantMessage, in_turn: bool) -> WireMessage<'_> {
     let opaque = answer.reasoning_opaque.as_deref().filter(|opaque| is_ours(opaque));
     let text = answer.reasoning_text.as_deref();
-    Said::Assistant {
+    WireMessage::Assistant {
         content: (!answer.text.is_empty() || answer.tool_calls.is_empty()).then_some(&*answer.text),
         tool_calls: answer.tool_calls.iter().map(call).collect(),
         // DeepSeek and its kin want their thoughts back while tools run, and refuse them later.
@@ -283,14 +283,14 @@ fn is_ours(opaque: &str) -> bool {
 
 fn call(call: &ToolCall) -> Call<'_> {
     let what = if call.custom {
-        What::Custom {
+        CalledTool::Custom {
             custom: Custom {
                 name: &call.name,
                 input: &call.arguments,
             },
         }
     } else {
-        What::Function {
+        CalledTool::Function {
             function: Function {
                 name: &call.name,
                 arguments: &call.arguments,

@@ -6,10 +6,10 @@ use super::*;
 fn rules(mode: Mode, denied: &str) -> RuleSet {
     let mut rules = RuleSet::new(Policy::of(mode));
     for words in ["rm", "git push"] {
-        rules.add(Source::User, Rule::deny(What::Command(words.to_owned())));
+        rules.add(Source::User, Rule::deny(RuleSubject::Command(words.to_owned())));
     }
     let glob = denied.to_owned();
-    rules.add(Source::User, Rule::deny(What::Path { glob, access: None }));
+    rules.add(Source::User, Rule::deny(RuleSubject::Path { glob, access: None }));
     rules
 }
 

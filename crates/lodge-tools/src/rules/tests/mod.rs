@@ -268,14 +268,14 @@ fn without_a_jail_only_trivial_commands_are_unasked() {
         ",
     );
     let mut ruled = RuleSet::default();
-    ruled.add(Source::User, Rule::allow(What::Command("make".into())));
+    ruled.add(Source::User, Rule::allow(RuleSubject::Command("make".into())));
     bench.check(&ruled, "allow: make\nallow: cd src && make\nask: git status && make");
 }
 
 #[test]
 fn denials_that_cannot_be_checked_are_asked_about_by_name() {
     let mut bench = bench();
-    let command = |words: &str| What::Command(words.into());
+    let command = |words: &str| RuleSubject::Command(words.into());
     for (mode, opaque) in [(Mode::Ask, "ask"), (Mode::ApproveAll, "ask"), (Mode::DenyAll, "deny")] {
         let mut rules = RuleSet::new(Policy::of(mode));
         rules.add(Source::User, Rule::deny(command("rm")));
@@ -296,9 +296,9 @@ fn denials_that_cannot_be_checked_are_asked_about_by_name() {
     }
     let mut rules = RuleSet::new(Policy::of(Mode::ApproveAll));
     bench.check(&rules, "allow: $X a.txt");
-    rules.add(Source::Session, Rule::allow(What::Tool("shell".into())));
+    rules.add(Source::Session, Rule::allow(RuleSubject::Tool("shell".into())));
     rules.add(Source::Project, Rule::deny(command("git push")));
-    rules.add(Source::User, Rule::deny(What::Tool("write".into())));
+    rules.add(Source::User, Rule::deny(RuleSubject::Tool("write".into())));
     let Decision::Ask { why: Some(why) } = decide(&bench.request("$X a.txt"), &rules, &bench.place) else {
         panic!("a rule that could not be checked is asked about");
     };
@@ -314,13 +314,13 @@ fn denials_that_cannot_be_checked_are_asked_about_by_name() {
 #[test]
 fn policy_comes_before_modes_and_answers() {
     let mut bench = bench();
-    let command = |words: &str| What::Command(words.into());
+    let command = |words: &str| RuleSubject::Command(words.into());
     bench.place.managed = vec![
         Rule::deny(command("rm*")),
         Rule::ask(command("git push")),
         Rule::allow(command("git")),
     ];
-    bench.place.session = vec![Rule::allow(What::Tool("shell".into()))];
+    bench.place.session = vec![Rule::allow(RuleSubject::Tool("shell".into()))];
     for (mode, expected) in [
         (Mode::Ask, "deny policy allow"),
         (Mode::ApproveAll, "deny policy allow"),
@@ -523,9 +523,9 @@ fn files_that_start_programs_are_asked_about_whatever_way_leads_to_them() {
     let mut rules = RuleSet::new(Policy::of(Mode::Ask));
     rules.location = bench.place.cwd.clone();
     for what in [
-        What::Tool("write".into()),
-        What::Command("echo".into()),
-        What::Path {
+        RuleSubject::Tool("write".into()),
+        RuleSubject::Command("echo".into()),
+        RuleSubject::Path {
             glob: "**".into(),
             access: None,
         },
@@ -641,7 +641,7 @@ fn files_that_are_wrong_are_refused_with_their_name() {
     std::fs::write(home.join("permissions.toml"), "allow = [{ command = 'a' }]").unwrap();
     let mut rules = RuleSet::load(&home, &bench.place.cwd, Policy::default()).unwrap();
     let error = rules
-        .remember(Scope::Always, &[Rule::allow(What::Command("b".into()))])
+        .remember(Scope::Always, &[Rule::allow(RuleSubject::Command("b".into()))])
         .unwrap_err();
     assert!(error.to_string().contains("cannot add the rule"), "{error}");
     drop(bench.dir);
@@ -653,7 +653,7 @@ fn a_command_counts_as_approved_when_a_rule_or_the_mode_says_so() {
     let with = |mode: Mode, words: &[&str]| {
         let mut rules = RuleSet::new(Policy::of(mode));
         for words in words {
-            rules.add(Source::User, Rule::allow(What::Command((*words).to_owned())));
+            rules.add(Source::User, Rule::allow(RuleSubject::Command((*words).to_owned())));
         }
         rules
     };
@@ -684,12 +684,12 @@ fn nothing_is_written_unasked_where_a_client_says_that_files_start_programs() {
     let mut rules = RuleSet::new(Policy::of(Mode::AutoApproveSafe));
     rules.add(
         Source::User,
-        Rule::allow(What::Path {
+        Rule::allow(RuleSubject::Path {
             glob: "/**".into(),
             access: None,
         }),
     );
-    rules.add(Source::User, Rule::allow(What::Command("mv".into())));
+    rules.add(Source::User, Rule::allow(RuleSubject::Command("mv".into())));
     for (text, is_asked) in [
         ("write $B/work/tools/other.json", false),
         ("write $B/work/tools/hooks/x.json", true),
@@ -719,14 +719,14 @@ fn no_rule_allows_what_only_an_agent_describes() {
         PermissionRequest::from(tool)
     };
     let mut rules = RuleSet::new(Policy::of(Mode::AutoApproveSafe));
-    rules.add(Source::User, Rule::allow(What::Tool("*".into())));
+    rules.add(Source::User, Rule::allow(RuleSubject::Tool("*".into())));
     let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
     assert!(matches!(decision, Decision::Ask { .. }), "{decision:?}");
     assert!(matches!(
         decide(&request("other".into()), &rules, &bench.place),
         Decision::Allow { .. }
     ));
-    rules.add(Source::User, Rule::deny(What::Tool("agent *".into())));
+    rules.add(Source::User, Rule::deny(RuleSubject::Tool("agent *".into())));
     let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
     assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
 }

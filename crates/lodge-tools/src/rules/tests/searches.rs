@@ -85,7 +85,7 @@ fn what_a_search_cannot_reach_is_no_reason_to_ask() {
 fn a_policy_is_asked_about_wherever_a_search_may_find_what_it_denies() {
     let mut bench = bench();
     let rule = |glob: &str| {
-        Rule::deny(What::Path {
+        Rule::deny(RuleSubject::Path {
             glob: glob.to_owned(),
             access: None,
         })

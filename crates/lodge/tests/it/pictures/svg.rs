@@ -50,6 +50,12 @@ impl Film {
         self.rows.len() - 1
     }
 
+    /// The rows of the last screen, as they are drawn.
+    pub(super) fn last_rows(&self) -> impl Iterator<Item = &str> {
+        let rows = self.frames.last().map_or(&[][..], |frame| &frame.rows);
+        rows.iter().map(|number| self.rows[*number].as_str())
+    }
+
     /// The whole file.
     pub(super) fn render(&self, title: &str) -> String {
         let (height, width) = (

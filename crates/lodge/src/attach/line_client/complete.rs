@@ -9,7 +9,7 @@ use ahp::ahp_types::{
 use anyhow::Result;
 use lodge_ahp::uri;
 
-use super::Talk;
+use super::LineClient;
 use crate::attach::typed::NAMES;
 
 /// How long Tab waits for the host.
@@ -20,7 +20,7 @@ const SHOWN: usize = 40;
 /// A completion: where it begins, in characters, and its text.
 type Fit = (usize, String);
 
-impl Talk {
+impl LineClient {
     /// Tab was pressed.
     pub(super) async fn complete(&mut self) -> Result<()> {
         let Some(text) = self.input.editor().map(|editor| editor.before_cursor()) else {

@@ -3,7 +3,12 @@
 mod complete;
 mod person;
 
-use std::{collections::HashMap, io::IsTerminal, process::ExitCode, time::Duration};
+use std::{
+    collections::HashMap,
+    io::IsTerminal,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use ahp::ahp_types::{
     ActionEnvelope, StateAction, Uri,
@@ -13,7 +18,7 @@ use anyhow::Result;
 
 use lodge_terminal::client::{
     ask::Asker,
-    mirror::{Mirror, Went},
+    mirror::{AppliedTo, Mirror},
     outbox::Outbox,
 };
 
@@ -26,10 +31,13 @@ use super::{
     screen::Screen,
     show::Show,
 };
-use lodge_terminal::{shorten, shown_path};
+use lodge_terminal::{LONG_TURN, shorten, shown_path};
 
 /// How long a script waits for a lost host.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a new session says while no model is configured.
+const FIRST_RUN: &str = "No model is configured: the rehearsal model answers, offline and from a script.\n\
+                         To set up a real one, leave with /quit and run `lodge setup`; to try this one, say `hello`.";
 /// Updates are shown after this many at the latest.
 const BATCH: usize = 1000;
 
@@ -40,8 +48,8 @@ enum Sent {
     Other,
 }
 
-/// The conversation.
-pub(super) struct Talk {
+/// A client that prints the conversation line by line.
+pub(super) struct LineClient {
     place: Place,
     me: String,
     wire: Wire,
@@ -59,6 +67,8 @@ pub(super) struct Talk {
     no_more_lines: bool,
     /// Whether the running turn was told to stop.
     cancelling: bool,
+    /// When the running turn began.
+    began: Option<Instant>,
     /// Whether the next Ctrl-C leaves.
     armed: bool,
     leaving: Option<ExitCode>,
@@ -71,7 +81,7 @@ pub(super) struct Talk {
     pub(super) model: Option<String>,
 }
 
-impl Talk {
+impl LineClient {
     pub(super) fn new(place: Place, me: String, link: Link, mirror: Mirror, screen: Screen, input: Input) -> Self {
         Self {
             place,
@@ -88,6 +98,7 @@ impl Talk {
             held: None,
             no_more_lines: false,
             cancelling: false,
+            began: None,
             armed: false,
             leaving: None,
             listed: Vec::new(),
@@ -148,6 +159,9 @@ impl Talk {
         self.screen.note("·", &line.join(" · "))?;
         if self.screen.typed_at {
             self.screen.note("·", "Type /help for help.")?;
+            if self.mirror.is_young() && self.mirror.model() == Some("rehearsal") {
+                self.screen.note("·", FIRST_RUN)?;
+            }
         }
         Ok(self
             .show
@@ -189,6 +203,7 @@ impl Talk {
             }
             if let Some(question) = self.asker.follow(self.mirror.needed()) {
                 self.screen.lines(&question)?;
+                self.screen.notify("Lodge waits for your answer")?;
                 self.tell_nobody_answers()?;
             }
             match self.held.take_if(|_| self.asker.is_asking() || self.outbox.is_empty()) {
@@ -317,9 +332,9 @@ impl Talk {
         let about_session = envelope.channel == self.mirror.session.uri;
         let model = self.mirror.model().filter(|_| about_session).map(str::to_owned);
         match self.mirror.apply(&envelope) {
-            Went::Chat => self.chat_changed(&envelope, turns),
-            Went::Session => self.session_changed(&envelope, model),
-            Went::Root | Went::Nowhere => Ok(()),
+            AppliedTo::Chat => self.chat_changed(&envelope, turns),
+            AppliedTo::Session => self.session_changed(&envelope, model),
+            AppliedTo::Root | AppliedTo::Nothing => Ok(()),
         }
     }
 
@@ -331,10 +346,14 @@ impl Talk {
                     self.outbox.renamed(queued, &started.turn_id);
                 }
                 self.cancelling = false;
+                self.began = Some(Instant::now());
                 show.running(screen, chat)?;
             }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 show.all(screen, chat)?;
+                if self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN) {
+                    screen.notify("Lodge is done")?;
+                }
             }
             StateAction::ChatTurnsLoaded(loaded) => show.loaded(chat, &loaded.turns),
             StateAction::ChatTruncated(_) if chat.turns.len() < turns_before => {

@@ -10,7 +10,7 @@ use ahp::ahp_types::{
 };
 use anyhow::Result;
 
-use super::{Sent, Talk};
+use super::{LineClient, Sent};
 use lodge_terminal::client::{
     ask::{Reply, Verdict},
     mirror::Mirror,
@@ -24,7 +24,7 @@ use crate::attach::{
     typed::{HELP, Typed},
 };
 
-impl Talk {
+impl LineClient {
     pub(super) async fn line(&mut self, line: String) -> Result<()> {
         let typed = Typed::read(&line);
         if self.scripted && typed.waits() && !self.is_idle() && !self.asker.is_asking() {
@@ -63,6 +63,10 @@ impl Talk {
             Typed::Sessions(None) => self.list().await,
             Typed::Sessions(Some(wanted)) => self.go_to(Some(&wanted)).await,
             Typed::New => self.go_to(None).await,
+            // The thread that reads lines would take those that are meant for `lodge setup`.
+            Typed::Login => Ok(self
+                .screen
+                .note("·", "To set up a model, leave with /quit and run `lodge setup`.")?),
             Typed::Help => self.help().await,
             Typed::Quit => {
                 self.leaving = Some(ExitCode::SUCCESS);

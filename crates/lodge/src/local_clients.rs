@@ -67,42 +67,42 @@ pub(crate) async fn execute(host: &Host, command: Command, input: &str, console:
     }
 }
 
-/// What guests can use.
-pub(crate) struct Guests {
+/// What local clients can use.
+pub(crate) struct LocalClients {
     pub(crate) host: Host,
     pub(crate) sdks: Server,
     pub(crate) home: PathBuf,
 }
 
-enum Wish {
-    /// The SDKs' wire, with the guest's own options.
+enum LocalRequest {
+    /// The SDKs' wire, with the local client's own options.
     Sdk(Box<ServerOptions>),
     Command(Box<Command>),
     /// An editor's connection, and how its configuration is read again.
     Editor(lodge_acp::Reload),
 }
 
-impl Guests {
-    /// Serves guests until the future is dropped.
+impl LocalClients {
+    /// Serves local clients until the future is dropped.
     pub(crate) async fn serve(self: Arc<Self>, mut listener: LocalListener) {
         loop {
             let (stream, admitted) = listener.accept().await;
             let this = self.clone();
             tokio::spawn(async move {
                 match admitted {
-                    Ok(admission) => this.guest(stream, admission).await,
+                    Ok(admission) => this.serve_client(stream, admission).await,
                     Err(why) => turn_away(stream, reply(&Reply::Refused(why.to_string())).as_bytes()).await,
                 }
             });
         }
     }
 
-    async fn guest(&self, mut stream: UnixStream, admission: Admission) {
+    async fn serve_client(&self, mut stream: UnixStream, admission: Admission) {
         let Ok(Ok(hello)) = timeout(HELLO, read_hello(&mut stream)).await else {
             let why = "it did not send a request that this version understands in time";
             return turn_away(stream, reply(&Reply::Refused(why.into())).as_bytes()).await;
         };
-        let (host, wish) = match self.understand(&hello) {
+        let (host, request) = match self.understand(&hello) {
             Ok(understood) => understood,
             Err(error) => {
                 let why = reply(&Reply::Refused(crate::describe(&error)));
@@ -112,18 +112,18 @@ impl Guests {
         if stream.write_all(reply(&Reply::Welcome).as_bytes()).await.is_err() {
             return;
         }
-        match wish {
-            Wish::Sdk(options) => self.sdks.serve_guest(host, *options, stream, admission).await,
-            Wish::Editor(reload) => {
+        match request {
+            LocalRequest::Sdk(options) => self.sdks.serve_local_client(host, *options, stream, admission).await,
+            LocalRequest::Editor(reload) => {
                 let (input, output) = stream.into_split();
                 lodge_acp::serve(host, reload, input, output).await;
             }
-            Wish::Command(mut command) => {
+            LocalRequest::Command(mut command) => {
                 let stream = match hand_on_command(&host, &mut command, &hello, stream).await {
                     Some(stream) => stream,
                     None => return,
                 };
-                let mut console = Console::of_guest(stream, hello.terminal);
+                let mut console = Console::of_local_client(stream, hello.terminal);
                 let done = execute(&host, *command, &hello.input, &mut console).await;
                 let code = done.unwrap_or_else(|error| {
                     // Writing to memory cannot fail.
@@ -145,7 +145,9 @@ impl Guests {
                 Wire::Ahp => drop(tokio::spawn(ahp.serve_link(stream, from.to_owned()))),
                 Wire::Sdk => drop(tokio::spawn(async move {
                     let (host, options) = (this.host.clone(), ServerOptions::default());
-                    this.sdks.serve_guest(host, options, stream, Admission::owner()).await;
+                    this.sdks
+                        .serve_local_client(host, options, stream, Admission::owner())
+                        .await;
                 })),
                 Wire::Acp => drop(tokio::spawn(async move {
                     let host = this.host.clone();
@@ -155,14 +157,14 @@ impl Guests {
                     lodge_acp::serve(host, Arc::new(reload), input, output).await;
                 })),
                 Wire::Command => drop(tokio::spawn(async move {
-                    this.guest(stream, Admission::owner()).await;
+                    this.serve_client(stream, Admission::owner()).await;
                 })),
             }
         }
     }
 
-    /// A guest's request, and a handle to the host on its behalf.
-    fn understand(&self, hello: &Hello) -> Result<(Host, Wish)> {
+    /// A local client's request, and a handle to the host on its behalf.
+    fn understand(&self, hello: &Hello) -> Result<(Host, LocalRequest)> {
         let own = env!("CARGO_PKG_VERSION");
         if hello.version != own {
             bail!(
@@ -191,11 +193,11 @@ impl Guests {
         let caller = on_behalf()?;
         if let Some(args) = serve::sdk_arguments(&hello.args).map_err(anyhow::Error::msg)? {
             let options = serve::sdk_options(&args, &environment, &cwd);
-            return Ok((caller, Wish::Sdk(Box::new(options))));
+            return Ok((caller, LocalRequest::Sdk(Box::new(options))));
         }
         let program = std::iter::once("lodge".into());
         let cli = Cli::try_parse_from(program.chain(hello.args.iter().cloned()))?;
-        let wish = match cli.command {
+        let request = match cli.command {
             Some(Command::Acp(_)) => {
                 let reload = move || {
                     let again = on_behalf.clone();
@@ -203,17 +205,17 @@ impl Guests {
                     let read: BoxFuture<_> = Box::pin(async { read.await.map_err(|error| error.to_string())? });
                     read
                 };
-                Wish::Editor(Arc::new(reload))
+                LocalRequest::Editor(Arc::new(reload))
             }
             Some(mut command) if is_for_host(&command) => {
                 if let (Some(named), Some(session)) = (session_of(&mut command), &hello.session) {
                     named.clone_from(session);
                 }
-                Wish::Command(Box::new(command))
+                LocalRequest::Command(Box::new(command))
             }
             _ => bail!("this is not a request for a host"),
         };
-        Ok((caller, wish))
+        Ok((caller, request))
     }
 }
 
@@ -275,7 +277,7 @@ async fn hand_on_command(
         Ok(Ok(Reply::Refused(why))) => why,
         _ => "it does not answer".to_owned(),
     };
-    let mut console = Console::of_guest(stream, hello.terminal);
+    let mut console = Console::of_local_client(stream, hello.terminal);
     let _ = writeln!(console.err, "error: The host that has the session refused: {why}");
     console.exit(1).await;
     None

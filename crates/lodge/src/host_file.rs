@@ -1,4 +1,4 @@
-//! `host.json`: the note in a home that says where its host listens. It holds no secret; the token is in a file of its own.
+//! `host.json`: where the running host of a home listens. It holds no secret; the token is in a file of its own.
 
 use std::{
     io,
