@@ -101,14 +101,14 @@ const steps = {
     assert.equal(note(), "one\nzwei\nthree\n");
   },
   async "a command shows its terminal"() {
-    await editor.say('call bash {"command":"touch made; seq 1 200"} then say It counted.');
+    await editor.say('call bash {"command":"touch made; seq 1 20000"} then say It counted.');
     await page.getByRole("button", { name: /^Allow/ }).and(page.locator(":visible")).first().waitFor();
     await editor.shot("command");
     await editor.allow();
     await editor.answers("It counted.");
     await page.locator(".interactive-response", { hasText: "It counted." }).getByText("touch made").first().click();
     // Near the end of the output, and not in the command.
-    await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "199" }).first().waitFor();
+    await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "19999" }).first().waitFor();
   },
   async "a dangerous command says what is dangerous, and is not run"() {
     await editor.say('call bash {"command":"git push --force origin main"} then say It was not pushed.');

@@ -61,9 +61,7 @@ pub(crate) enum Command {
   lodge serve
   lodge serve --port 9000
   lodge serve --listen 0.0.0.0:8764   # needs TLS: lodge tls init
-  lodge serve --stop
-
-Copilot SDK apps connect with RuntimeConnection.forUri(\"127.0.0.1:8765\"); SDKs before 1.0 with cliUrl.")]
+  lodge serve --stop")]
     Serve(ServeCommand),
     /// Look at a fleet: its hosts, its sessions; drain a host
     #[cfg(feature = "fleet")]
@@ -409,7 +407,8 @@ pub(crate) struct ServeArgs {
     /// Unix socket for AHP clients, instead of a port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "listen"])]
     pub(crate) socket: Option<PathBuf>,
-    /// Port for Copilot SDK apps (RuntimeConnection.forUri); 0 picks a free one [default: 8765, or a free one if that is taken]
+    /// Port for Copilot SDK apps, as in RuntimeConnection.forUri("127.0.0.1:8765"); before SDK 1.0: cliUrl. 0 picks a free
+    /// one [default: 8765, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     pub(crate) sdk_port: Option<u16>,
     /// TLS certificate, in PEM

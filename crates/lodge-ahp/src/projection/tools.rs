@@ -468,11 +468,12 @@ impl Projector {
         let mut structured = None;
         if let Some(result) = &done.result {
             let blocks = result.contents.iter().flatten().enumerate();
-            content.extend(blocks.flat_map(|(at, part)| block(part, &format!("{id}-{at}"))));
+            let detailed = result.detailed_content.as_deref();
+            content.extend(blocks.flat_map(|(at, part)| block(part, &format!("{id}-{at}"), detailed)));
             let shown = for_people(result);
             let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
             if !said && !shown.is_empty() {
-                content.splice(..0, printed(shown, &format!("{id}-{OUTPUT}"), PLAIN));
+                content.splice(..0, printed(shown, &format!("{id}-{OUTPUT}"), PLAIN, detailed));
             }
             structured = result.structured_content.clone();
             if let Some(large) = structured
@@ -683,6 +684,9 @@ const TEXT: usize = 64 << 10;
 /// So much of a longer text is in the state, in characters.
 const PREVIEW: usize = 500;
 
+/// So much of the beginning and of the end of a command's longer output, in bytes each.
+const END: usize = 8 << 10;
+
 fn beginning(text: &str) -> String {
     let preview: String = text.chars().take(PREVIEW).collect();
     format!("{preview}\n…")
@@ -698,11 +702,24 @@ fn named(name: &str, size: usize, kind: &str) -> ToolResultContent {
     })
 }
 
-/// What a tool printed. Of what is too large, the beginning and where all of it is.
-fn printed(text: &str, name: &str, kind: &str) -> Vec<ToolResultContent> {
+/// Its beginning and its end, where it is longer than both.
+fn ends(text: &str) -> String {
+    let (head, tail) = (
+        text.floor_char_boundary(END),
+        text.ceil_char_boundary(text.len().saturating_sub(END)),
+    );
+    match head < tail {
+        true => format!("{}\n…\n{}", &text[..head], &text[tail..]),
+        false => text.to_owned(),
+    }
+}
+
+/// What a tool printed. Of what is too large, the beginning, the end if `detailed` has it, and where all of it is: some
+/// clients show only this text of a call that has ended.
+fn printed(text: &str, name: &str, kind: &str, detailed: Option<&str>) -> Vec<ToolResultContent> {
     match SpillPointer::parse(text) {
         Some(pointer) => vec![
-            text_content(format!("{}\n…", pointer.preview)),
+            text_content(detailed.map_or_else(|| format!("{}\n…", pointer.preview), ends)),
             ToolResultContent::Resource(ToolResultResourceContent {
                 uri: uri::file(pointer.path),
                 size_hint: None,
@@ -716,7 +733,7 @@ fn printed(text: &str, name: &str, kind: &str) -> Vec<ToolResultContent> {
 }
 
 /// One part of what a tool said. `name` is what it is called when it is too large for the state.
-fn block(block: &ContentBlock, name: &str) -> Vec<ToolResultContent> {
+fn block(block: &ContentBlock, name: &str, detailed: Option<&str>) -> Vec<ToolResultContent> {
     let embedded = |data: &str, mime: &str| {
         if data.len() > EMBEDDED {
             return vec![named(name, data.len() / 4 * 3, mime)];
@@ -728,8 +745,8 @@ fn block(block: &ContentBlock, name: &str) -> Vec<ToolResultContent> {
         vec![ToolResultContent::EmbeddedResource(content)]
     };
     match block {
-        ContentBlock::Text(block) => printed(&block.text, name, PLAIN),
-        ContentBlock::Terminal(block) => printed(&block.text, name, PLAIN),
+        ContentBlock::Text(block) => printed(&block.text, name, PLAIN, None),
+        ContentBlock::Terminal(block) => printed(&block.text, name, PLAIN, detailed),
         ContentBlock::ShellExit(block) => block.output_preview.clone().map(text_content).into_iter().collect(),
         ContentBlock::Image(block) => embedded(&block.data, &block.mime_type),
         ContentBlock::Audio(block) => embedded(&block.data, &block.mime_type),
@@ -742,7 +759,7 @@ fn block(block: &ContentBlock, name: &str) -> Vec<ToolResultContent> {
         ContentBlock::Resource(block) => {
             let kind = block.resource.mime_type.as_deref();
             match (&block.resource.text, &block.resource.blob) {
-                (Some(text), _) => printed(text, name, kind.unwrap_or(PLAIN)),
+                (Some(text), _) => printed(text, name, kind.unwrap_or(PLAIN), None),
                 (None, Some(blob)) => embedded(blob, kind.unwrap_or(BYTES)),
                 (None, None) => Vec::new(),
             }
