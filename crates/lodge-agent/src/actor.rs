@@ -91,7 +91,7 @@ pub enum Command {
     /// A slash command that was sent as a message: its message id, its text, its answer.
     Commanded(Box<[String; 3]>, oneshot::Sender<Result<(), AgentError>>),
     /// Clears the conversation and keeps the session.
-    ClearContext(oneshot::Sender<Result<u64, AgentError>>),
+    ClearContext(Option<String>, oneshot::Sender<Result<u64, AgentError>>),
     /// Looks for skills and agents, unless that was already done.
     Load(oneshot::Sender<()>),
     /// Looks for skills again.
@@ -302,7 +302,7 @@ impl Actor {
                 let _ = reply.send(self.put_back());
             }
             Command::Commanded(said, reply) => drop(reply.send(self.commanded(*said))),
-            Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
+            Command::ClearContext(first, reply) => drop(reply.send(self.clear_context(first))),
             Command::Load(reply) => {
                 self.load().await;
                 let _ = reply.send(());

@@ -431,8 +431,8 @@ impl Agent {
     }
 
     /// Forgets the conversation, keeps the session. Answers how many messages were forgotten.
-    pub async fn clear_context(&self) -> Result<u64, AgentError> {
-        self.ask(Command::ClearContext).await?
+    pub async fn clear_context(&self, first: Option<String>) -> Result<u64, AgentError> {
+        self.ask(|reply| Command::ClearContext(first, reply)).await?
     }
 
     /// Ends the session's life in memory; `session.shutdown` is recorded. Messages that wait are forgotten, unless the host

@@ -191,4 +191,5 @@ test("a tool clears the context from inside and the seeded turn begins", async (
   const last = server.requests.at(-1).body.messages.filter(({ role }) => role !== "system");
   assert.equal(last.length, 1);
   assert.match(last[0].content, /Begin\.$/);
+  assert.equal((await event(events, "session.context_cleared")).data.initialMessage, "Begin.");
 });

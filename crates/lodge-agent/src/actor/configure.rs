@@ -287,7 +287,7 @@ impl Actor {
         can && self.lease().is_ok() && self.start_next(Delivery::Queued)
     }
 
-    pub(super) fn clear_context(&self) -> Result<u64, AgentError> {
+    pub(super) fn clear_context(&self, initial_message: Option<String>) -> Result<u64, AgentError> {
         self.only_with_models("forget the conversation")?;
         if self.running.is_some() || !self.shared.agents.running().is_empty() {
             return Err(AgentError::Busy);
@@ -295,8 +295,8 @@ impl Actor {
         self.shared.compacting.cancel();
         let (messages, _) = self.shared.recorder.size()?;
         let cleared = lodge_events::SessionContextCleared {
+            initial_message,
             messages_cleared: messages as u64,
-            ..Default::default()
         };
         self.shared.recorder.record(cleared)?;
         Ok(messages as u64)

@@ -91,8 +91,9 @@ async fn clear_context(attached: Arc<Attached>, params: ClearParams) -> Result<V
 }
 
 async fn begin_anew(session: &Session, prompt: Option<String>) -> Result<(), AgentError> {
-    session.clear_context().await?;
-    if let Some(text) = prompt.filter(|text| !text.trim().is_empty()) {
+    let prompt = prompt.filter(|text| !text.trim().is_empty());
+    session.clear_context(prompt.clone()).await?;
+    if let Some(text) = prompt {
         session
             .send(Prompt {
                 text,

@@ -225,7 +225,7 @@ impl Session {
                 Builtin::Mcp => self.mcp_command(input).await,
                 Builtin::Help => self.help().await,
                 Builtin::Clear => {
-                    let messages = self.clear_context().await?;
+                    let messages = self.clear_context(None).await?;
                     done(format!(
                         "The model has forgotten {}; the log keeps everything.",
                         count(messages, "message")

@@ -215,8 +215,8 @@ impl Session {
     }
 
     /// Clears the conversation and keeps the session. Returns how many messages were cleared.
-    pub async fn clear_context(&self) -> Result<u64, AgentError> {
-        self.agent().clear_context().await
+    pub async fn clear_context(&self, first: Option<String>) -> Result<u64, AgentError> {
+        self.agent().clear_context(first).await
     }
 }
 
