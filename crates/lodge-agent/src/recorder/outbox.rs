@@ -197,13 +197,14 @@ pub(super) fn lose(inner: &mut Inner, publish: &dyn Publish, reason: &str) {
     let Some(outbox) = inner.outbox.as_mut().filter(|outbox| !outbox.is_lost()) else {
         return;
     };
-    outbox.fail(reason);
     let payload = SessionError {
         error_type: "storage".into(),
         message: format!("This host no longer writes to the session: {reason}. Open the session again."),
         ..SessionError::default()
     };
+    // Clients hear it before whoever waits for the log does something about it.
     publish.publish(&inner.secrets.hide(Event::new_ephemeral(inner.head, None, payload)));
+    outbox.fail(reason);
 }
 
 async fn commit_all(
