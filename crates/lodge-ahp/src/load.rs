@@ -497,6 +497,10 @@ impl crate::face::Inner {
                 Scope::Sub(call) => uri::sub_chat(&read.born, call).into(),
                 Scope::Main | Scope::Session => chat.clone(),
             };
+            // A fork has the calls of the chat that it was made from: the sub-agents of those stay that chat's.
+            if self.subs.get(&uri).is_some_and(|owner| *owner != chat) {
+                continue;
+            }
             summaries.push(summary_of(store.head()));
             if uri != chat {
                 self.subs.insert(uri.clone(), chat.clone());
