@@ -1,6 +1,12 @@
 //! A session's scratch database.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use rusqlite::{
@@ -90,6 +96,8 @@ CREATE TABLE IF NOT EXISTS todo_deps (
     PRIMARY KEY (todo_id, depends_on)
 );";
 
+/// After how many of SQLite's instructions it looks whether it should stop.
+const INSTRUCTIONS: i32 = 1000;
 /// PRAGMAs that only describe tables.
 pub(crate) const PRAGMAS: [&str; 5] = [
     "table_info",
@@ -137,7 +145,7 @@ impl Scratch {
     /// Uses the database; a file that was deleted meanwhile is made again.
     pub(crate) fn with<T>(
         &self,
-        use_it: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        use_it: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T, rusqlite::Error> {
         let mut slot = self.connection.lock();
         if slot.is_none() || !self.path.exists() {
@@ -151,10 +159,25 @@ impl Scratch {
             confine(&mut connection)?;
             *slot = Some(connection);
         }
-        match slot.as_ref() {
+        match slot.as_mut() {
             Some(connection) => use_it(connection),
             None => Err(rusqlite::Error::InvalidQuery),
         }
+    }
+
+    /// Like [`with`](Self::with), until `stop` is set. SQLite looks at `stop` while it works, so it also counts when it was set
+    /// before the first statement began; an interrupt would be lost then.
+    pub(crate) fn until<T>(
+        &self,
+        stop: Arc<AtomicBool>,
+        use_it: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, rusqlite::Error> {
+        self.with(|connection| {
+            connection.progress_handler(INSTRUCTIONS, Some(move || stop.load(Ordering::Relaxed)))?;
+            let result = use_it(connection);
+            connection.progress_handler(0, None::<fn() -> bool>)?;
+            result
+        })
     }
 
     fn todos(&self) -> rusqlite::Result<Todos> {

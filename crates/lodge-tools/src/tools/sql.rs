@@ -2,7 +2,10 @@
 
 use std::{
     fmt::Write as _,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -89,15 +92,13 @@ impl Tool for Sql {
                     () = tokio::time::sleep(TIME_LIMIT) => Err(ToolError("The query took too long.".to_owned())),
                 };
             }
-            let interrupt = state
-                .scratch
-                .with(|c| Ok(c.get_interrupt_handle()))
-                .map_err(database_error)?;
+            let guard = Stop::default();
+            let stop = guard.0.clone();
             let work = super::blocking(move || {
                 let before = state.todos();
                 let content = state
                     .scratch
-                    .with(|connection| Ok(execute(connection, &args.query)))
+                    .until(stop, |connection| Ok(execute(connection, &args.query)))
                     .map_err(database_error)??;
                 Ok(ToolOutput {
                     content: spill::bound(content, state.temp(), cx.max_output_bytes),
@@ -106,8 +107,6 @@ impl Tool for Sql {
                 })
             });
             tokio::pin!(work);
-            // Dropping the future must stop the query as well.
-            let guard = Interrupt(interrupt);
             tokio::select! {
                 result = &mut work => result,
                 () = cx.cancel.cancelled() => { drop(guard); work.await }
@@ -117,11 +116,13 @@ impl Tool for Sql {
     }
 }
 
-struct Interrupt(rusqlite::InterruptHandle);
+/// Stops the query when it is dropped, also with the future of the call.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
 
-impl Drop for Interrupt {
+impl Drop for Stop {
     fn drop(&mut self) {
-        self.0.interrupt();
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -121,14 +123,24 @@ async fn statements_reach_no_other_file_and_no_setting() {
 
 #[tokio::test]
 async fn a_query_without_end_stops_with_its_call() {
-    let bench = Bench::new();
     let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n";
-    let cancel = bench.cancel.clone();
-    let (text, ()) = tokio::join!(sql(&bench, endless), async {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        cancel.cancel();
-    });
-    assert_eq!(text, "ERROR: Error executing SQL: interrupted");
+    // The call may be stopped while its query runs, and before SQLite has begun with it.
+    for running in [
+        Duration::from_millis(50),
+        Duration::ZERO,
+        Duration::ZERO,
+        Duration::ZERO,
+    ] {
+        let bench = Bench::new();
+        let cancel = bench.cancel.clone();
+        let (text, ()) = tokio::join!(sql(&bench, endless), async {
+            if !running.is_zero() {
+                tokio::time::sleep(running).await;
+            }
+            cancel.cancel();
+        });
+        assert_eq!(text, "ERROR: Error executing SQL: interrupted");
+    }
 }
 
 #[tokio::test]
