@@ -157,7 +157,7 @@ fn cargo_test(packages: &[&str], tests: &[&str]) -> Result<Count> {
     cargo
         .arg("test")
         .args(packages)
-        .args(["--locked", "--no-fail-fast", "--quiet"])
+        .args(["--locked", "--no-fail-fast", "--quiet", "--"])
         .args(tests)
         .env("LODGE_REQUIRE_CLIENTS", "1");
     let home = std::env::home_dir().unwrap_or_default();
