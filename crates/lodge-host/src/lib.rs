@@ -79,7 +79,7 @@ pub use decisions::{
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Link, Wire};
+pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Kept, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics, TURN_BUCKETS};

@@ -32,7 +32,7 @@ pub struct Described {
 pub enum GivenUp {
     /// It is not in this host's memory, or not any more.
     Yes,
-    /// A turn runs, or clients have it open.
+    /// A turn or a command runs, or clients have it open.
     InUse,
 }
 
@@ -80,16 +80,18 @@ impl Host {
         self.live(id).is_none() && self.0.busy_elsewhere.lock().has(id)
     }
 
-    /// Another host deleted a session: what is here of it goes, too.
+    /// Another host deleted a session: what is here of it goes, too, and its worktree. `is_deleted` is asked when nobody is making
+    /// another one of this id.
     ///
     /// # Errors
     /// When the copy of its log cannot be removed.
-    pub async fn deleted_elsewhere(&self, id: &str) -> Result<(), HostError> {
-        let mut about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
-        // Whoever deleted it saw to its worktree.
-        about.worktree = None;
+    pub async fn deleted_elsewhere(&self, id: &str, is_deleted: impl FnOnce() -> bool) -> Result<(), HostError> {
+        let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
         let gate = self.0.gate(id);
         let _open = gate.lock().await;
+        if !is_deleted() {
+            return Ok(());
+        }
         self.end(id, Ending::Routine).await;
         self.remove_here(id, &about, true).map(drop)
     }
@@ -101,7 +103,7 @@ impl Host {
             if self.try_to_give_up(id).await == GivenUp::Yes {
                 return GivenUp::Yes;
             }
-            if self.live(id).is_some_and(|session| session.is_busy()) {
+            if self.live(id).is_some_and(|session| session.agent().has_work()) {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
@@ -117,14 +119,15 @@ impl Host {
             return GivenUp::Yes;
         };
         // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
-        if Arc::strong_count(session) > 1 || session.agent.is_busy() {
+        if Arc::strong_count(session) > 1 || session.agent.has_work() {
             return GivenUp::InUse;
         }
         live.remove(id);
         GivenUp::Yes
     }
 
-    /// Ends every session in which no turn runs, whoever has it open, as if this host stopped. Answers how many are left.
+    /// Ends every session in which no turn runs, whoever has it open, as if this host stopped. Commands that were left in the background
+    /// end with it: some never would. Answers how many sessions are left.
     pub async fn give_up_idle(&self) -> usize {
         let idle = |live: &Arc<crate::session::Live>| !live.agent.is_busy();
         let ids: Vec<String> = {

@@ -261,6 +261,7 @@ impl Host {
                 return Ok(session);
             }
             let remote = match &self.0.keeper {
+                None if self.0.home.sessions().is_copy(id)? => return Err(HostError::Invalid(of_fleet(id))),
                 None => None,
                 Some(keeper) => Some(keeper.open(id, self.0.home.sessions()).await?),
             };
@@ -397,6 +398,15 @@ fn note(host: &Weak<Inner>, id: &str, clock: &TurnClock, event: &Event) {
         return;
     }
     let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));
+}
+
+/// Why a host that is in no fleet does not go on with a session.
+fn of_fleet(id: &str) -> String {
+    format!(
+        "The session {id} belongs to a fleet, and this program is not connected to it: what you add here would be missing on \
+         the other hosts. Name the fleet with --fleet or LODGE_FLEET, or take the session out of the fleet with \
+         `lodge fleet export`. You can read and export the copy in this home."
+    )
 }
 
 fn context_of(settings: &Settings) -> WorkingDirectoryContext {
