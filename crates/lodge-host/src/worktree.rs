@@ -246,7 +246,7 @@ impl Session {
             made.remove_later();
             return Err(error.into());
         }
-        self.agent().record_beside(made.event())?;
+        self.agent().record_beside(made.event())?.done().await?;
         Ok(Some(directory))
     }
 }

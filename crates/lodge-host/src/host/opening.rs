@@ -44,13 +44,20 @@ impl Host {
         }
         let worktree = new.worktree.clone();
         let session = self.create_held(id, new, open).await?;
-        if let Some(base) = worktree
-            && let Err(error) = session.agent().record_beside(LodgeWorktreeWanted { base })
-        {
-            let id = session.id().to_owned();
-            drop(session);
-            self.delete(&id).await?;
-            return Err(error.into());
+        if let Some(base) = worktree {
+            let wanted = async {
+                session
+                    .agent()
+                    .record_beside(LodgeWorktreeWanted { base })?
+                    .done()
+                    .await
+            };
+            if let Err(error) = wanted.await {
+                let id = session.id().to_owned();
+                drop(session);
+                self.delete(&id).await?;
+                return Err(error.into());
+            }
         }
         Ok(session)
     }
@@ -111,17 +118,19 @@ impl Host {
                 return Err(error.into());
             }
             if let Some(chat) = new.chat {
-                session.agent().record_beside(chat)?;
+                session.agent().record_beside(chat)?.done().await?;
             }
             if let Some(name) = session.agent().settings().name {
                 let name = Some(name);
-                session.agent().record_beside(LodgeNamed { name, automatic: None })?;
+                let named = LodgeNamed { name, automatic: None };
+                session.agent().record_beside(named)?.done().await?;
             }
             if !new.additional_directories.is_empty() {
                 let further = new.additional_directories.iter();
                 let further = further.map(|path| path.to_string_lossy().into_owned()).collect();
                 let chosen = None;
-                session.agent().record_beside(LodgeDirectories { further, chosen })?;
+                let directories = LodgeDirectories { further, chosen };
+                session.agent().record_beside(directories)?.done().await?;
             }
             if new.mode != Mode::Interactive {
                 // No field of `session.start` says it, and it must be known after a restart.

@@ -555,7 +555,7 @@ async fn what_is_decided_about_files_holds_in_every_session_whoever_opens_it() {
     assert_eq!((seen["knitter"], seen["weaver"]), (false, true));
     // What is said of the session counts more; in a directory that is off everything is.
     let switches = [(file.key.clone(), true)].into();
-    new.set_switches(switches).unwrap();
+    new.set_switches(switches).unwrap().done().await.unwrap();
     let id = new.id().to_owned();
     drop(new);
     assert!(house.host.close(&id).await);
