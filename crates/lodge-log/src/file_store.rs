@@ -37,7 +37,7 @@ pub struct FileStore {
 impl FileStore {
     /// Whether a session's log is a copy of one in a fleet of hosts. What is added to the copy alone never gets there.
     pub fn is_copy(&self, id: &str) -> Result<bool, LogError> {
-        Ok(self.dir(id)?.join(COPY_FILE).exists())
+        Ok(self.resolve(id)?.join(COPY_FILE).exists())
     }
 
     /// Goes through a whole log and says what is wrong with it, changing nothing.
