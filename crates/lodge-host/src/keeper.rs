@@ -106,6 +106,8 @@ pub trait Keeper: Send + Sync {
     /// The way to a host that is to make a session in a directory; nothing when this host is to make it.
     fn way_for<'a>(&'a self, directory: &'a str, wire: Wire)
     -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
+    /// Whether this host can have a session, and no other host that lives has it.
+    fn is_free<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
     /// Has the host that uses a session let it go, so that this one can delete it.
     ///
     /// # Errors

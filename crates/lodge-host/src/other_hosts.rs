@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use lodge_agent::Ending;
 use lodge_events::AbortReason;
 use lodge_log::Listed;
@@ -25,6 +26,9 @@ pub struct Described {
     /// Whether a turn runs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
+    /// When something that it has scheduled is due next, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_due: Option<i64>,
 }
 
 /// What became of a session that another host asked for.
@@ -41,20 +45,30 @@ impl Host {
     pub async fn describe(&self, id: &str) -> Result<Option<Described>, HostError> {
         let name = id.to_owned();
         let listed = self.look_up(move |catalogue| catalogue.describe(&name)).await?;
+        let session = self.live(id);
+        let next_due = self.0.schedules.next_due(id, session.as_ref());
         Ok(listed.map(|listed| Described {
             listed,
             address: self.marks().get(id).address,
-            busy: self.live(id).is_some_and(|session| session.is_busy()),
+            busy: session.is_some_and(|session| session.is_busy()),
+            next_due: next_due.map(Timestamp::as_millisecond),
         }))
     }
 
     /// Lists a session as another host describes it.
     pub fn take_in_described(&self, described: Described, is_new: bool) {
-        let Described { listed, address, busy } = described;
+        let Described {
+            listed,
+            address,
+            busy,
+            next_due,
+        } = described;
         let id = listed.id.clone();
         if self.live(&id).is_some() {
             return;
         }
+        let next_due = next_due.and_then(|due| Timestamp::from_millisecond(due).ok());
+        self.0.schedules.said_elsewhere(&id, next_due);
         if let Some(address) = address
             && let Err(error) = self.marks().update(&id, |marks| marks.address = Some(address))
         {

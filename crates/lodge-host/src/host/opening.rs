@@ -383,7 +383,10 @@ impl Inner {
     /// From here on others find the session.
     fn enlist(&self, session: &Session) {
         self.live.lock().insert(session.id().to_owned(), session.0.clone());
-        self.schedules.opened(session.id());
+        match self.keeper {
+            Some(_) => self.schedules.opened_after_others(session),
+            None => self.schedules.opened(session.id()),
+        }
     }
 
     /// Opens a session's log anew when another process has written to it.

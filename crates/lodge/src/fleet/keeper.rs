@@ -349,6 +349,24 @@ impl Keeper for FleetKeeper {
         })
     }
 
+    fn is_free<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>> {
+        Box::pin(async move {
+            if self.is_draining() {
+                return Ok(false);
+            }
+            if let Some(owner) = self.other_owner(id).await? {
+                let hosts = self.host.fleet().hosts().await.map_err(told)?;
+                if hosts.iter().any(|host| host.id == owner) {
+                    return Ok(false);
+                }
+            }
+            match self.place_of(id).await? {
+                Some(place) => Ok(self.has(&place).await),
+                None => Ok(true),
+            }
+        })
+    }
+
     fn check_unused<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
         Box::pin(async move {
             match self.other_owner(id).await? {
