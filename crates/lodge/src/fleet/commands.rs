@@ -23,8 +23,12 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Subcommand)]
 pub(crate) enum FleetCommand {
     /// Show the hosts and how many sessions each has
+    #[command(after_help = "Examples:
+  lodge fleet status --fleet nats://one:4222")]
     Status(FleetArgs),
     /// Show all sessions and whose they are
+    #[command(after_help = "Examples:
+  lodge fleet sessions --fleet nats://one:4222")]
     Sessions(FleetArgs),
     /// Have a host let go of its sessions, so that it can be stopped
     ///
