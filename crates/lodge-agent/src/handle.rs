@@ -80,6 +80,22 @@ pub struct NewAgent {
     pub remote: Option<Remote>,
 }
 
+/// Something that was recorded and is being stored: where the log is kept elsewhere as well, that takes a moment.
+#[must_use = "nobody may hear of it before it is stored"]
+pub struct Storing(Arc<Shared>);
+
+impl Storing {
+    /// Whether it is stored already, as always where the log is kept in a file alone.
+    pub fn is_done(&self) -> bool {
+        self.0.recorder.is_durable()
+    }
+
+    /// Waits until it is stored.
+    pub async fn done(self) -> Result<(), AgentError> {
+        Ok(self.0.recorder.durable().await?)
+    }
+}
+
 /// A live session. When the last handle is gone the session leaves memory; its log stays.
 #[derive(Clone)]
 pub struct Agent {
@@ -260,14 +276,20 @@ impl Agent {
         recorder.note(PendingMessagesModified::default());
     }
 
-    /// Records what hangs beside the chain. It is no part of the conversation, so it waits for nothing.
-    pub fn record_beside(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
+    /// Records what hangs beside the chain. It is no part of the conversation, so it does not wait for its turn.
+    pub fn record_beside(&self, payload: impl Into<Payload>) -> Result<Storing, AgentError> {
         let payload = payload.into();
         debug_assert!(lodge_events::is_beside(payload.kind()), "{}", payload.kind());
-        match self.has_ended() {
-            true => Err(AgentError::Gone),
-            false => Ok(self.shared.recorder.record(payload)?),
+        if self.has_ended() {
+            return Err(AgentError::Gone);
         }
+        self.shared.recorder.record(payload)?;
+        Ok(self.storing())
+    }
+
+    /// All that was recorded so far.
+    pub fn storing(&self) -> Storing {
+        Storing(self.shared.clone())
     }
 
     /// A message that was accepted cannot be prepared: its turn fails, when it comes. One that was to steer a turn does not wait
@@ -342,9 +364,10 @@ impl Agent {
             .await?
     }
 
-    /// Answers a question that is open right now; the log has the answer when this returns. False when it is not open.
-    pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
-        Ok(self.shared.answer(request_id, answer, by)?)
+    /// Answers a question that is open right now. Nothing when it is not open.
+    pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<Option<Storing>, AgentError> {
+        let answered = self.shared.answer(request_id, answer, by)?;
+        Ok(answered.then(|| self.storing()))
     }
 
     /// Attaches a client.

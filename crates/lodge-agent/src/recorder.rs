@@ -110,6 +110,11 @@ impl Recorder {
         outbox::durable(&self.inner).await
     }
 
+    /// Whether everything recorded so far is safe, wherever it has to be.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.inner.lock().outbox.as_ref().is_none_or(Outbox::has_sent_all)
+    }
+
     /// Waits until a log elsewhere is lost to this host; false if that can no longer happen.
     pub(crate) fn lost(&self) -> impl Future<Output = bool> + Send + use<> {
         outbox::lost_to_us(&self.inner)

@@ -3,7 +3,14 @@
 //! Nothing that a client sends is dropped. What has to wait for its turn is held up to a number of bytes; beyond that the
 //! socket is not read, and the client's own writes wait.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use lodge_door::Admission;
@@ -13,6 +20,7 @@ use serde_json::value::RawValue;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinSet,
     time::timeout,
 };
 use tokio_tungstenite::tungstenite::{
@@ -255,12 +263,88 @@ struct Unsubscribe {
 
 /// Takes messages one after the other; what needs no order runs beside.
 async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
-    let beside = Arc::new(Semaphore::new(16));
-    while let Some((mut incoming, room)) = queue.recv().await {
+    let taking = Taking {
+        face,
+        conn,
+        beside: Arc::new(Semaphore::new(16)),
+    };
+    let mut lanes = Lanes::default();
+    while let Some(waiting) = queue.recv().await {
+        if let Some(waiting) = lanes.put_aside(&taking, waiting).await {
+            taking.take(waiting).await;
+        }
+    }
+    lanes.end().await;
+}
+
+/// Messages about sessions whose host is not known yet. Finding a host can take as long as its lease, and meanwhile only the messages
+/// about this session wait, in their order.
+#[derive(Default)]
+struct Lanes {
+    /// By the addresses of the sessions.
+    lanes: HashMap<String, Lane>,
+    tasks: JoinSet<()>,
+}
+
+struct Lane {
+    queue: mpsc::UnboundedSender<Waiting>,
+    /// How many messages it has not dealt with.
+    left: Arc<AtomicUsize>,
+}
+
+impl Lanes {
+    /// Takes a message that has to wait. Gives others back.
+    async fn put_aside(&mut self, taking: &Taking, waiting: Waiting) -> Option<Waiting> {
+        if !taking.face.host.is_kept() {
+            return Some(waiting);
+        }
+        self.lanes.retain(|_, lane| lane.left.load(Ordering::Acquire) > 0);
+        while self.tasks.try_join_next().is_some() {}
+        let Some((session, is_known)) = relay::session_of(&taking.face, &taking.conn, &waiting.0).await else {
+            return Some(waiting);
+        };
+        if is_known && !self.lanes.contains_key(&session) {
+            return Some(waiting);
+        }
+        let tasks = &mut self.tasks;
+        let lane = self.lanes.entry(session).or_insert_with(|| {
+            let (queue, mut waiting) = mpsc::unbounded_channel();
+            let (taking, left) = (taking.clone(), Arc::new(AtomicUsize::new(0)));
+            let undone = left.clone();
+            tasks.spawn(async move {
+                while let Some(next) = waiting.recv().await {
+                    taking.take(next).await;
+                    undone.fetch_sub(1, Ordering::Release);
+                }
+            });
+            Lane { queue, left }
+        });
+        lane.left.fetch_add(1, Ordering::Relaxed);
+        lane.queue.send(waiting).err().map(|unsent| unsent.0)
+    }
+
+    /// Deals with what is left.
+    async fn end(mut self) {
+        self.lanes.clear();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Deals with the messages of a connection.
+#[derive(Clone)]
+struct Taking {
+    face: Arc<Face>,
+    conn: Arc<Conn>,
+    beside: Arc<Semaphore>,
+}
+
+impl Taking {
+    async fn take(&self, (mut incoming, room): Waiting) {
+        let Self { face, conn, beside } = self;
         if face.host.is_kept() {
-            match relay::hand_on(&face, &conn, incoming).await {
+            match relay::hand_on(face, conn, incoming).await {
                 Some(ours) => incoming = ours,
-                None => continue,
+                None => return,
             }
         }
         match incoming {
@@ -273,11 +357,11 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedRec
                     if conn.peer().is_none() {
                         error.message += " before initialize";
                     }
-                    answer(&conn, Some(&id), Err(error));
-                    continue;
+                    answer(conn, Some(&id), Err(error));
+                    return;
                 };
                 match found.order {
-                    Order::InTurn => respond(&face, &conn, found, &id, params.as_deref()).await,
+                    Order::InTurn => respond(face, conn, found, &id, params.as_deref()).await,
                     Order::Beside => {
                         let Ok(slot) = beside.clone().acquire_owned().await else {
                             return;
@@ -290,7 +374,7 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedRec
                     }
                 }
             }
-            Incoming::Notification { method, params } => notified(&face, &conn, &method, params.as_deref()).await,
+            Incoming::Notification { method, params } => notified(face, conn, &method, params.as_deref()).await,
             Incoming::Response { .. } => {}
         }
     }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use lodge_events::Event;
-use lodge_log::{FileStore, LogError, Position, Store as _, is_rewind, without_rewound};
+use lodge_log::{COPY_FILE, FileStore, LogError, Position, Store as _, is_rewind, without_rewound};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,6 @@ use crate::{
     files::{self, Recorded},
 };
 
-/// In a session's directory: its log was in the fleet as a whole. If the fleet has none, it was deleted there. The file holds a [`Mark`],
-/// or nothing.
-const JOINED: &str = "fleet.joined";
 /// In a session's directory: a copy that differed from the fleet's log.
 const ASIDE: &str = "events.differs.jsonl";
 /// How often a session that somebody uses meanwhile is tried to be exported.
@@ -448,8 +445,10 @@ fn write(files: &FileStore, session: &str, events: &[Bytes]) -> Result<(), LogEr
     log.sync()
 }
 
+/// The file that says that the log was in the fleet as a whole. If the fleet has none, it was deleted there. The file holds a [`Mark`], or
+/// nothing.
 fn marker(files: &FileStore, session: &str) -> Result<PathBuf, LogError> {
-    Ok(files.dir(session)?.join(JOINED))
+    Ok(files.dir(session)?.join(COPY_FILE))
 }
 
 fn mark_joined(files: &FileStore, session: &str, mark: Option<&Mark>) -> Result<(), LogError> {

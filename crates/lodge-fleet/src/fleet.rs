@@ -193,7 +193,6 @@ fn log_stream(shard: u32, options: &Options) -> Value {
     let bodies = format!("lodge.body.{shard:02}.*.*.*");
     let mut config = stream(&names::stream(shard), &[&log, &bodies], options);
     config["allow_msg_ttl"] = true.into();
-    config["republish"] = json!({ "src": log, "dest": format!("lodge.tail.{shard:02}.{{{{wildcard(1)}}}}") });
     config
 }
 

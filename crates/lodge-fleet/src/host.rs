@@ -23,6 +23,9 @@ const RENEW: Duration = Duration::from_secs(3);
 /// By how much a host gives itself up before others may: clocks do not all run at the same speed.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// The subjects of all leases.
+const LEASES: &str = "$KV.lodge-hosts.*";
+
 /// What a host says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -170,12 +173,16 @@ impl Host {
     async fn namesake(&self) -> Result<Option<String>, FleetError> {
         let Announcement { name, home, .. } = self.announcement.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_other = |other: &Announcement| other.name == name && other.home != home && !other.home.is_empty();
-        let hosts = match home.is_empty() {
-            true => Vec::new(),
-            false => self.fleet.hosts().await?,
-        };
-        let other = hosts.into_iter().find(|other| is_other(&other.announcement));
-        Ok(other.map(|other| other.id))
+        if home.is_empty() {
+            return Ok(None);
+        }
+        // From the leader: of two hosts that come at once, other servers may know neither.
+        let leases = self
+            .fleet
+            .until_answered("list hosts", || self.fleet.jetstream().all(HOSTS, LEASES))
+            .await?;
+        let mut others = leases.iter().filter_map(host_info);
+        Ok(others.find(|other| is_other(&other.announcement)).map(|other| other.id))
     }
 
     /// Whether an id is that of this host, or of an earlier start of it.
@@ -233,9 +240,7 @@ impl Fleet {
     /// When the servers do not answer.
     pub async fn hosts(&self) -> Result<Vec<HostInfo>, FleetError> {
         let leases = self
-            .until_answered("list hosts", || {
-                self.jetstream().last_of_each(HOSTS, "$KV.lodge-hosts.>")
-            })
+            .until_answered("list hosts", || self.jetstream().last_of_each(HOSTS, LEASES))
             .await?;
         Ok(leases.iter().filter_map(host_info).collect())
     }

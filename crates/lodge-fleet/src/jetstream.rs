@@ -52,7 +52,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    fn unknown(reason: impl std::fmt::Display) -> Self {
+    pub(crate) fn unknown(reason: impl std::fmt::Display) -> Self {
         Self::Unknown(reason.to_string())
     }
 
@@ -286,6 +286,16 @@ impl JetStream {
                 None => found.push(direct(answer)?),
             }
         }
+    }
+
+    /// Messages of a subject with wildcards, each as the stream's leader has it: none that was acknowledged before is missing.
+    pub(crate) async fn all(&self, stream: &str, subject: &str) -> Result<Vec<Stored>, Failure> {
+        let (mut found, mut from) = (Vec::new(), 1);
+        while let Some(stored) = self.next(stream, subject, from).await? {
+            from = stored.sequence + 1;
+            found.push(stored);
+        }
+        Ok(found)
     }
 
     /// Removes all messages of the subjects, or those before a sequence.

@@ -5,8 +5,7 @@
 //!
 //! - [`Fleet::connect`] refuses servers that could lose what they acknowledge, and says why.
 //! - A session's log is the subject `lodge.ev.<shard>.<session>` in one of 32 streams. A [`Writer`] appends runs of events,
-//!   each fenced by the message that it follows; a [`Reader`] checks every message against all before it; a [`Tail`] goes
-//!   on from there.
+//!   each fenced by the message that it follows; a [`Reader`] checks every message against all before it.
 //! - A [`Host`] holds one lease and takes sessions over from hosts whose lease ran out. Leases only say who is alive. What
 //!   keeps two hosts from writing to one session is the fence: who takes over claims the log by a message of its own, and
 //!   whatever an earlier owner sends after that is refused.
@@ -34,7 +33,6 @@ mod owner;
 mod reader;
 mod record;
 mod requests;
-mod tail;
 mod writer;
 
 pub use access::Access;
@@ -50,5 +48,4 @@ pub use owner::{Intent, Owner};
 pub use reader::Reader;
 pub use record::{Kind, Record, Tip};
 pub use requests::{Asker, Reply, Request, Requests};
-pub use tail::Tail;
 pub use writer::Writer;

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    Fleet, FleetError, Reader, Tail, Tip,
+    Fleet, FleetError, Reader, Tip,
     jetstream::{JetStream, Stored},
     names::Place,
     record::{self, Kind},
@@ -60,7 +60,29 @@ impl FleetLog {
     /// [`FleetError::NotFound`] when there is no such log, [`FleetError::Deleted`] when there is none any more.
     pub async fn read(&self, after: Tip) -> Result<Reader, FleetError> {
         let end = self.end().await?.sequence;
+        let after = match after {
+            // Where the leader has it begin: a server that lags behind may still have what was deleted before that.
+            Tip::START => self.beginning().await?,
+            after => after,
+        };
         Ok(Reader::new(self.clone(), after, end))
+    }
+
+    /// The place before the first message. An id that is used again has the message that its last session was deleted there.
+    async fn beginning(&self) -> Result<Tip, FleetError> {
+        let Some(first) = self.next(1).await? else {
+            return Ok(Tip::START);
+        };
+        Ok(record::after_deletion(&first).unwrap_or(Tip {
+            sequence: first.sequence - 1,
+            ..Tip::START
+        }))
+    }
+
+    /// The place after the message that the session was deleted, if that is the last one. A session of the same id begins there.
+    pub(crate) async fn after_deletion(&self) -> Result<Option<Tip>, FleetError> {
+        let last = self.last().await?;
+        Ok(last.as_ref().and_then(record::after_deletion))
     }
 
     /// The last message of a log that is there.
@@ -84,14 +106,6 @@ impl FleetLog {
     pub(crate) async fn has(&self, tip: &Tip) -> Result<bool, FleetError> {
         let message = self.next(tip.sequence).await?;
         Ok(message.as_ref().and_then(record::claimed_tip).as_ref() == Some(tip))
-    }
-
-    /// Follows the log from a place on, as it grows.
-    ///
-    /// # Errors
-    /// When the servers cannot be reached.
-    pub async fn follow(&self, after: Tip) -> Result<Tail, FleetError> {
-        Tail::new(self.clone(), after).await
     }
 
     pub(crate) async fn last(&self) -> Result<Option<Stored>, FleetError> {
@@ -119,21 +133,27 @@ impl FleetLog {
     /// When the servers do not answer.
     pub async fn finish_deletion(&self) -> Result<(), FleetError> {
         match self.last().await? {
-            Some(last) if record::kind(&last) == Some(Kind::Deleted) => self.purge(last.sequence).await,
-            _ => Ok(()),
+            Some(last) => match record::after_deletion(&last) {
+                Some(deleted) => self.purge(deleted).await,
+                None => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 
     /// Removes what a deleted session leaves: all that is before the message that says so, and its owner.
-    pub(crate) async fn purge(&self, before: u64) -> Result<(), FleetError> {
+    pub(crate) async fn purge(&self, deleted: Tip) -> Result<(), FleetError> {
         let Place {
             stream, log, bodies, ..
         } = &self.place;
         for subjects in [log.clone(), format!("{bodies}.>")] {
-            let purged = self.jetstream().purge(stream, &subjects, Some(before), PATIENCE).await;
+            let purged = self
+                .jetstream()
+                .purge(stream, &subjects, Some(deleted.sequence), PATIENCE)
+                .await;
             purged.map_err(|failure| failure.into_error("delete a session", PATIENCE))?;
         }
-        self.fleet.free_deleted(self).await
+        self.fleet.free_deleted(self, deleted.epoch).await
     }
 
     /// The error for whoever finds a message where its own was to be.

@@ -18,8 +18,6 @@ pub(crate) struct Place {
     pub(crate) stream: String,
     /// The subject of the log.
     pub(crate) log: String,
-    /// What the servers say on when they have stored a message of the log.
-    pub(crate) tail: String,
     /// The beginning of the subjects of bodies that are too large for the log.
     pub(crate) bodies: String,
     /// The session's id as one word of a subject.
@@ -41,7 +39,6 @@ impl Place {
         Ok(Self {
             stream: stream(shard),
             log: format!("lodge.ev.{shard:02}.{word}"),
-            tail: format!("lodge.tail.{shard:02}.{word}"),
             bodies: format!("lodge.body.{shard:02}.{word}"),
             word,
         })

@@ -4,13 +4,13 @@ use std::{fmt, time::Duration};
 
 use async_nats::HeaderMap;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use crate::{
     Fleet, FleetError, FleetLog, Host, Record, Tip, Writer,
     fleet::OWNERS,
-    jetstream::Stored,
+    jetstream::{Failure, Stored},
     log::PATIENCE,
     names,
     writer::{Outcome, outcome},
@@ -18,6 +18,9 @@ use crate::{
 
 /// The subjects of all keys.
 const KEYS: &str = "$KV.lodge-owners.*";
+/// How long somebody who takes a session over tries to change its key before looking again who owns it. In that time an owner whose
+/// lease had run out may be back.
+const ATTEMPT: Duration = Duration::from_secs(2);
 /// The header that tells one change of a key from another.
 const CHANGE: &str = "Lodge-Append";
 
@@ -88,6 +91,8 @@ impl Host {
         match (intent, log.read(known).await) {
             (Intent::Open, Ok(_)) => {}
             (Intent::Create, Err(FleetError::NotFound { .. })) => {}
+            // Whoever deleted the last session of this id may not have got to the end of that.
+            (Intent::Create, Err(FleetError::Deleted { .. })) => log.finish_deletion().await?,
             (Intent::Create, Ok(reader)) => {
                 if !reader.has_claims_only().await? {
                     return Err(exists(&log));
@@ -133,6 +138,10 @@ impl Host {
                     }
                 }
                 Err(FleetError::NotFound { .. }) if tip == Tip::START => {}
+                Err(FleetError::Deleted { .. }) if intent == Intent::Create => match log.after_deletion().await? {
+                    Some(deleted) => tip = deleted,
+                    None => continue,
+                },
                 Err(error) => return Err(error),
             }
             if intent == Intent::Create && tip.events > 0 {
@@ -162,7 +171,7 @@ impl Host {
     }
 
     async fn give_back(&self, log: &FleetLog, owner: &Owner) -> Result<(), FleetError> {
-        self.free_if(log, |current| current == owner).await
+        self.replace_if(log, |current| current == owner, Owner::gone).await
     }
 
     /// Gives a session up that is this host's although nothing here writes to it: the servers were away when it was released, for
@@ -172,13 +181,19 @@ impl Host {
     /// When the servers do not answer.
     pub async fn free(&self, session: &str, is_unused: impl FnOnce() -> bool) -> Result<(), FleetError> {
         let log = self.fleet().log(session)?;
-        self.free_if(&log, |owner| owner.host == self.id() && is_unused()).await
+        let may_go = |owner: &Owner| owner.host == self.id() && is_unused();
+        self.replace_if(&log, may_go, Owner::gone).await
     }
 
-    async fn free_if(&self, log: &FleetLog, may_go: impl FnOnce(&Owner) -> bool) -> Result<(), FleetError> {
+    async fn replace_if(
+        &self,
+        log: &FleetLog,
+        may_go: impl FnOnce(&Owner) -> bool,
+        by: impl FnOnce(Owner) -> Owner,
+    ) -> Result<(), FleetError> {
         let key = self.fleet().key(log).await?;
         if let Some(owner) = key.owner.filter(|owner| may_go(owner)) {
-            self.fleet().change(log, key.revision, &owner.gone()).await?;
+            self.fleet().change(log, key.revision, &by(owner), PATIENCE).await?;
         }
         Ok(())
     }
@@ -204,17 +219,35 @@ impl Host {
     /// Makes this host the owner in the session's key, with an epoch above `above`.
     async fn own(&self, log: &FleetLog, above: u64) -> Result<Owner, FleetError> {
         let fleet = self.fleet();
+        let deadline = Instant::now() + PATIENCE;
+        let mut former = None;
         loop {
             let key = fleet.key(log).await?;
-            let current = key.owner.clone().unwrap_or_else(Owner::nobody);
+            let current = key.owner.unwrap_or_else(Owner::nobody);
             self.check_gone(log, &current).await?;
             let owner = Owner {
                 host: self.id().to_owned(),
                 epoch: current.epoch.max(above) + 1,
             };
-            if fleet.change(log, key.revision, &owner).await? {
-                return Ok(owner);
+            if current.host != self.id() {
+                former = Some(current);
             }
+            match fleet.change(log, key.revision, &owner, ATTEMPT).await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                // Its owner may have come back meanwhile, so everything is looked at again.
+                Err(FleetError::Unavailable { .. }) if Instant::now() < deadline => continue,
+                Err(error) => return Err(error),
+            }
+            let Some(former) = former else { return Ok(owner) };
+            // As it may have while this was on its way.
+            return match self.check_gone(log, &former).await {
+                Ok(()) => Ok(owner),
+                Err(error) => {
+                    self.replace_if(log, |current| *current == owner, |_| former).await?;
+                    Err(error)
+                }
+            };
         }
     }
 }
@@ -255,14 +288,16 @@ impl Fleet {
         }
     }
 
-    /// Makes a deleted session nobody's, whoever had it. The key stays: its epoch is below that of whoever uses the id again.
-    pub(crate) async fn free_deleted(&self, log: &FleetLog) -> Result<(), FleetError> {
+    /// Makes a session that was deleted in this epoch nobody's, whoever had it. The key stays: its epoch is below that of whoever uses
+    /// the id again.
+    pub(crate) async fn free_deleted(&self, log: &FleetLog, epoch: u64) -> Result<(), FleetError> {
         loop {
             let key = self.key(log).await?;
-            let Some(owner) = key.owner.filter(|owner| !owner.host.is_empty()) else {
+            let is_its = |owner: &Owner| !owner.host.is_empty() && owner.epoch <= epoch;
+            let Some(owner) = key.owner.filter(is_its) else {
                 return Ok(());
             };
-            if self.change(log, key.revision, &owner.gone()).await? {
+            if self.change(log, key.revision, &owner.gone(), PATIENCE).await? {
                 return Ok(());
             }
         }
@@ -279,18 +314,28 @@ impl Fleet {
         })
     }
 
-    /// Changes a key if it is still as it was at `revision`. Answers whether it was.
-    async fn change(&self, log: &FleetLog, revision: u64, owner: &Owner) -> Result<bool, FleetError> {
+    /// Changes a key if it is still as it was at `revision`. Answers whether it was. It is tried for `patience`.
+    async fn change(
+        &self,
+        log: &FleetLog,
+        revision: u64,
+        owner: &Owner,
+        patience: Duration,
+    ) -> Result<bool, FleetError> {
         let change = Uuid::new_v4();
         let mut headers = HeaderMap::new();
         headers.insert(CHANGE, change.to_string());
         let text = serde_json::to_vec(owner).expect("an owner is plain data");
         let (js, subject) = (self.jetstream(), subject(log));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
             let sent = js.publish(&subject, revision, headers.clone(), text.clone().into());
-            let Err(failure) = sent.await else { return Ok(true) };
-            if let Ok(last) = js.last(OWNERS, &subject).await {
+            let sent = timeout_at(deadline, sent).await;
+            let failure = match sent.unwrap_or_else(|late| Err(Failure::unknown(late))) {
+                Ok(_) => return Ok(true),
+                Err(failure) => failure,
+            };
+            if let Ok(Ok(last)) = timeout_at(deadline, js.last(OWNERS, &subject)).await {
                 let after = last.filter(|last| last.sequence > revision);
                 match outcome(change, after.as_ref().map(|last| (last.sequence, change_id(last)))) {
                     Outcome::Written(_) => return Ok(true),
@@ -300,7 +345,7 @@ impl Fleet {
                 }
             }
             if Instant::now() >= deadline {
-                return Err(failure.into_error("change an owner", PATIENCE));
+                return Err(failure.into_error("change an owner", patience));
             }
             sleep(Duration::from_millis(100)).await;
         }

@@ -168,6 +168,17 @@ pub(crate) fn claimed_tip(message: &Stored) -> Option<Tip> {
     })
 }
 
+/// The place after a message that says that the session was deleted, from which a session of the same id begins. Nothing for other
+/// messages.
+pub(crate) fn after_deletion(message: &Stored) -> Option<Tip> {
+    let deleted = kind(message) == Some(Kind::Deleted);
+    deleted.then(|| Tip {
+        sequence: message.sequence,
+        epoch: owner(message).map_or(0, |owner| owner.epoch),
+        ..Tip::START
+    })
+}
+
 /// What a message is.
 pub(crate) fn kind(message: &Stored) -> Option<Kind> {
     Kind::named(message.header(KIND)?)

@@ -125,7 +125,7 @@ impl Writer {
     /// Deletes the log. What stays for a day is a message that says so.
     pub async fn delete(mut self) -> Result<(), FleetError> {
         let deleted = self.write(Kind::Deleted, 0, Bytes::new()).await?;
-        self.log.purge(deleted.sequence).await
+        self.log.purge(deleted).await
     }
 
     async fn write(&mut self, kind: Kind, count: u64, body: Bytes) -> Result<Tip, FleetError> {

@@ -43,7 +43,7 @@ impl Host {
             }
             self.0.label(&session, session.settings().name);
             if let Some(chat) = chat {
-                session.set_chat(chat)?;
+                session.set_chat(chat)?.done().await?;
             }
             let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
             Ok(session)

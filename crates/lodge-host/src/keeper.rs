@@ -1,11 +1,13 @@
 //! Sessions that are also stored in a fleet, where another host can continue them.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 use lodge_agent::{Ending, Remote};
 use lodge_log::FileStore;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -84,6 +86,15 @@ impl Host {
     }
 }
 
+/// What is kept of a session that several hosts know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Whether this host used it last.
+    pub ours: bool,
+    /// When it was used last, as far as the others were told.
+    pub modified: Timestamp,
+}
+
 /// Keeps sessions for more than one host. A host without a keeper has its sessions in its home alone.
 pub trait Keeper: Send + Sync {
     /// Takes a session in that was just made: its log is empty, here and there.
@@ -95,6 +106,17 @@ pub trait Keeper: Send + Sync {
     /// The way to a host that is to make a session in a directory; nothing when this host is to make it.
     fn way_for<'a>(&'a self, directory: &'a str, wire: Wire)
     -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
+    /// Whether this host can have a session, and no other host that lives has it.
+    fn is_free<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
+    /// Has the host that uses a session let it go, so that this one can delete it.
+    ///
+    /// # Errors
+    /// When it is in use there.
+    fn check_unused<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>>;
+    /// What is kept of every session, as the servers have it now.
+    fn kept(&self) -> BoxFuture<'_, Result<HashMap<String, Kept>, HostError>>;
+    /// The same of one session; nothing where nothing is kept of it.
+    fn kept_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Kept>, HostError>>;
     /// Removes what is kept of a session. Answers whether there was anything.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
     /// What it counted.

@@ -79,7 +79,7 @@ pub use decisions::{
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Link, Wire};
+pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Kept, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use mcp_trial::servers_on_trial;
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics, TURN_BUCKETS};
@@ -107,9 +107,9 @@ pub use lodge_agent::{
     GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction,
     ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome, PREPARATION_FAILED, PendingMessage, PendingMessages,
     PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, Remote, RemoteLog, RulesChange,
-    SectionChange, SubagentOverride, SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus, ToolAnswer,
-    ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits,
-    sign_in_id, skill_info, title_of,
+    SectionChange, Storing, SubagentOverride, SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus,
+    ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions,
+    limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use lodge_agent::Ending;
 use lodge_events::AbortReason;
 use lodge_log::Listed;
@@ -25,6 +26,9 @@ pub struct Described {
     /// Whether a turn runs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub busy: bool,
+    /// When something that it has scheduled is due next, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_due: Option<i64>,
 }
 
 /// What became of a session that another host asked for.
@@ -32,7 +36,7 @@ pub struct Described {
 pub enum GivenUp {
     /// It is not in this host's memory, or not any more.
     Yes,
-    /// A turn runs, or clients have it open.
+    /// A turn or a command runs, or clients have it open.
     InUse,
 }
 
@@ -41,20 +45,30 @@ impl Host {
     pub async fn describe(&self, id: &str) -> Result<Option<Described>, HostError> {
         let name = id.to_owned();
         let listed = self.look_up(move |catalogue| catalogue.describe(&name)).await?;
+        let session = self.live(id);
+        let next_due = self.0.schedules.next_due(id, session.as_ref());
         Ok(listed.map(|listed| Described {
             listed,
             address: self.marks().get(id).address,
-            busy: self.live(id).is_some_and(|session| session.is_busy()),
+            busy: session.is_some_and(|session| session.is_busy()),
+            next_due: next_due.map(Timestamp::as_millisecond),
         }))
     }
 
     /// Lists a session as another host describes it.
     pub fn take_in_described(&self, described: Described, is_new: bool) {
-        let Described { listed, address, busy } = described;
+        let Described {
+            listed,
+            address,
+            busy,
+            next_due,
+        } = described;
         let id = listed.id.clone();
         if self.live(&id).is_some() {
             return;
         }
+        let next_due = next_due.and_then(|due| Timestamp::from_millisecond(due).ok());
+        self.0.schedules.said_elsewhere(&id, next_due);
         if let Some(address) = address
             && let Err(error) = self.marks().update(&id, |marks| marks.address = Some(address))
         {
@@ -80,16 +94,18 @@ impl Host {
         self.live(id).is_none() && self.0.busy_elsewhere.lock().has(id)
     }
 
-    /// Another host deleted a session: what is here of it goes, too.
+    /// Another host deleted a session: what is here of it goes, too, and its worktree. `is_deleted` is asked when nobody is making
+    /// another one of this id.
     ///
     /// # Errors
     /// When the copy of its log cannot be removed.
-    pub async fn deleted_elsewhere(&self, id: &str) -> Result<(), HostError> {
-        let mut about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
-        // Whoever deleted it saw to its worktree.
-        about.worktree = None;
+    pub async fn deleted_elsewhere(&self, id: &str, is_deleted: impl FnOnce() -> bool) -> Result<(), HostError> {
+        let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
         let gate = self.0.gate(id);
         let _open = gate.lock().await;
+        if !is_deleted() {
+            return Ok(());
+        }
         self.end(id, Ending::Routine).await;
         self.remove_here(id, &about, true).map(drop)
     }
@@ -101,7 +117,7 @@ impl Host {
             if self.try_to_give_up(id).await == GivenUp::Yes {
                 return GivenUp::Yes;
             }
-            if self.live(id).is_some_and(|session| session.is_busy()) {
+            if self.live(id).is_some_and(|session| session.agent().has_work()) {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
@@ -117,14 +133,15 @@ impl Host {
             return GivenUp::Yes;
         };
         // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
-        if Arc::strong_count(session) > 1 || session.agent.is_busy() {
+        if Arc::strong_count(session) > 1 || session.agent.has_work() {
             return GivenUp::InUse;
         }
         live.remove(id);
         GivenUp::Yes
     }
 
-    /// Ends every session in which no turn runs, whoever has it open, as if this host stopped. Answers how many are left.
+    /// Ends every session in which no turn runs, whoever has it open, as if this host stopped. Commands that were left in the background
+    /// end with it: some never would. Answers how many sessions are left.
     pub async fn give_up_idle(&self) -> usize {
         let idle = |live: &Arc<crate::session::Live>| !live.agent.is_busy();
         let ids: Vec<String> = {

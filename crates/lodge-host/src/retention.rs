@@ -1,6 +1,6 @@
 //! Retention rules by age, number and size, and the sessions to which they apply.
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use jiff::Timestamp;
 use lodge_log::{ListFilter, SessionSummary};
@@ -81,17 +81,60 @@ impl Retention {
 }
 
 impl Host {
-    /// The sessions to which rules apply now. Scans the directories of all sessions, and blocks.
-    pub fn expired(&self, rules: &Retention) -> Result<Vec<Expired>, HostError> {
-        if rules.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// The sessions that rules may have this host delete, newest first. Those that another host used last are that host's.
+    pub async fn prunable(&self) -> Result<Vec<SessionSummary>, HostError> {
+        let kept = match self.keeper() {
+            Some(keeper) => keeper.kept().await?,
+            None => HashMap::new(),
+        };
         let all = ListFilter {
             include_empty: true,
             ..ListFilter::default()
         };
-        let mut sessions = self.catalogue().list(&all)?.sessions;
+        let mut sessions = self.look_up(move |catalogue| catalogue.list(&all)).await?.sessions;
+        sessions.retain_mut(|session| {
+            let Some(kept) = kept.get(&session.id) else { return true };
+            // This host may not have heard of everything yet.
+            session.modified = session.modified.max(kept.modified);
+            kept.ours
+        });
         sessions.sort_by_key(|session| std::cmp::Reverse(session.modified));
+        Ok(sessions)
+    }
+
+    /// Deletes a session of [`Host::prunable`], unless somebody uses it or used it since. Answers whether it did.
+    pub async fn prune(&self, session: &SessionSummary) -> Result<bool, HostError> {
+        let id = &session.id;
+        if self.in_use(id) {
+            return Ok(false);
+        }
+        if let Some(keeper) = self.keeper()
+            && let Some(kept) = keeper.kept_of(id).await?
+            && (!kept.ours || kept.modified > session.modified)
+        {
+            return Ok(false);
+        }
+        match self.delete(id).await {
+            Ok(()) => Ok(true),
+            // Somebody else was faster.
+            Err(HostError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The sessions to which rules apply now. Scans the directories of all sessions.
+    pub async fn expired(&self, rules: Retention) -> Result<Vec<Expired>, HostError> {
+        if rules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (host, sessions) = (self.clone(), self.prunable().await?);
+        let looking = tokio::task::spawn_blocking(move || host.expired_of(rules, sessions));
+        looking
+            .await
+            .map_err(|_| HostError::Invalid("The sizes of sessions could not be looked up.".into()))
+    }
+
+    fn expired_of(&self, rules: Retention, sessions: Vec<SessionSummary>) -> Vec<Expired> {
         let now = Timestamp::now();
         let stored: Vec<Stored> = sessions
             .iter()
@@ -110,7 +153,7 @@ impl Host {
                 why: why?,
             })
         });
-        Ok(expired.collect())
+        expired.collect()
     }
 }
 

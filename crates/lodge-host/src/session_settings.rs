@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lodge_agent::{AgentError, Change, Customized};
+use lodge_agent::{AgentError, Change, Customized, Storing};
 use lodge_events::{LodgeChat, LodgeChats, LodgeDirectories, LodgeSwitched, Payload};
 use lodge_log::{ListFilter, Page, SearchHit, SessionSummary};
 use lodge_mcp::Status;
@@ -65,22 +65,27 @@ impl Host {
 }
 
 impl Session {
+    /// All that was recorded so far.
+    pub fn storing(&self) -> Storing {
+        self.0.agent.storing()
+    }
+
     /// Records an event unless the log already says the same.
-    fn arrange(&self, known: bool, payload: impl Into<Payload>) -> Result<(), AgentError> {
+    fn arrange(&self, known: bool, payload: impl Into<Payload>) -> Result<Storing, AgentError> {
         match known {
-            true => Ok(()),
-            false => self.0.agent.record_beside(payload).map(drop),
+            true => Ok(self.storing()),
+            false => self.0.agent.record_beside(payload),
         }
     }
 
     /// Makes it a chat of another session, or an independent session.
-    pub fn set_chat(&self, chat: LodgeChat) -> Result<(), AgentError> {
+    pub fn set_chat(&self, chat: LodgeChat) -> Result<Storing, AgentError> {
         let known = self.0.agent.facts().about.chat.as_ref() == Some(&chat);
         self.arrange(known, chat)
     }
 
     /// Sets the order of its chats.
-    pub fn set_chats(&self, chats: LodgeChats) -> Result<(), AgentError> {
+    pub fn set_chats(&self, chats: LodgeChats) -> Result<Storing, AgentError> {
         let known = self.0.agent.facts().about.chats == chats;
         self.arrange(known, chats)
     }
@@ -92,15 +97,15 @@ impl Session {
 
     /// Sets the parts that are turned on or off for this session alone. Its MCP servers follow before this returns, so
     /// no face sees a server in another state than the log's.
-    pub fn set_switches(&self, switches: BTreeMap<String, bool>) -> Result<(), AgentError> {
+    pub fn set_switches(&self, switches: BTreeMap<String, bool>) -> Result<Storing, AgentError> {
         let before = self.switches();
         if before == switches {
-            return Ok(());
+            return Ok(self.storing());
         }
         let keys: BTreeSet<&String> = before.keys().chain(switches.keys()).collect();
         let changed = keys.into_iter().filter(|key| before.get(*key) != switches.get(*key));
         let servers: Vec<String> = changed.filter_map(|key| server_of(key)).map(str::to_owned).collect();
-        self.0.agent.record_beside(LodgeSwitched { switches })?;
+        let storing = self.0.agent.record_beside(LodgeSwitched { switches })?;
         let off = self.servers_off();
         for name in servers {
             let mcp = self.0.agent.mcp();
@@ -112,7 +117,7 @@ impl Session {
                 false => {}
             }
         }
-        Ok(())
+        Ok(storing)
     }
 
     /// Makes a chat work in those of its chosen directories that its session still has. It keeps running in the first
@@ -141,10 +146,10 @@ impl Session {
         self.configure(change).await
     }
 
-    fn switch(&self, key: String, on: bool) -> Result<(), AgentError> {
+    async fn switch(&self, key: String, on: bool) -> Result<(), AgentError> {
         let mut switches = self.switches();
         switches.insert(key, on);
-        self.set_switches(switches)
+        self.set_switches(switches)?.done().await
     }
 
     /// Turns a skill on or off for this session alone. False if it does not exist.
@@ -153,18 +158,18 @@ impl Session {
         if skills.iter().all(|(skill, _)| skill.name != name) {
             return Ok(false);
         }
-        self.switch(skill_key(name), on)?;
+        self.switch(skill_key(name), on).await?;
         self.0.agent.enable(Customized::Skill(name.to_owned()), on).await
     }
 
     /// Turns an MCP server on or off for this session alone. A server that was only stopped starts when it is needed
     /// again. False if it does not exist.
-    pub fn switch_server(&self, name: &str, on: bool) -> Result<bool, AgentError> {
+    pub async fn switch_server(&self, name: &str, on: bool) -> Result<bool, AgentError> {
         let mcp = self.0.agent.mcp();
         if mcp.info(name).is_none() {
             return Ok(false);
         }
-        self.switch(server_key(name), on)?;
+        self.switch(server_key(name), on).await?;
         Ok(!on || mcp.enable(name).is_ok())
     }
 

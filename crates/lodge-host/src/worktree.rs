@@ -209,10 +209,12 @@ impl Worktree {
         }
     }
 
-    /// Removes it in the background, unless it has uncommitted work.
+    /// Removes it in the background, if this machine has it and it has no uncommitted work.
     pub(crate) fn remove_later(self) {
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = self.remove() {
+            if self.path.exists()
+                && let Err(error) = self.remove()
+            {
                 tracing::warn!(path = %self.path.display(), %error, "cannot remove a worktree");
             }
         });
@@ -244,7 +246,7 @@ impl Session {
             made.remove_later();
             return Err(error.into());
         }
-        self.agent().record_beside(made.event())?;
+        self.agent().record_beside(made.event())?.done().await?;
         Ok(Some(directory))
     }
 }

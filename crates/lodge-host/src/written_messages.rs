@@ -28,7 +28,8 @@ impl Session {
         let by_automation = written.by_automation.then_some(true);
         let written = written.message;
         let (model, options) = written.model.map(|model| (model.id, model.options)).unzip();
-        self.agent().record_beside(LodgeMessageWritten {
+        // Whoever hears of the message hears of an event after this one.
+        let _ = self.agent().record_beside(LodgeMessageWritten {
             message_id: message_id.to_owned(),
             attachments: written.attachments,
             model,

@@ -19,6 +19,8 @@ use crate::rewinds::Hidden;
 use crate::store::{Entry, EventReader, Opened, Position, SessionLog, Store};
 use crate::survey::{Fix, Survey, survey};
 
+/// In a session's directory: the log is a copy of one in a fleet of hosts.
+pub const COPY_FILE: &str = "fleet.joined";
 /// Names of directories on their way out begin like this; no session's does.
 const TRASH: &str = ".deleted-";
 /// Rewinds are looked for in all of a log that is not longer than this.
@@ -33,6 +35,11 @@ pub struct FileStore {
 }
 
 impl FileStore {
+    /// Whether a session's log is a copy of one in a fleet of hosts. What is added to the copy alone never gets there.
+    pub fn is_copy(&self, id: &str) -> Result<bool, LogError> {
+        Ok(self.resolve(id)?.join(COPY_FILE).exists())
+    }
+
     /// Goes through a whole log and says what is wrong with it, changing nothing.
     pub fn check(&self, id: &str) -> Result<Report, LogError> {
         let (dir, path, file) = self.find(id, Mode::Read)?;

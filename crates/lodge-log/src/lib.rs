@@ -37,7 +37,7 @@ pub use catalogue::{About, Catalogue, ListFilter, Listed, Page, Progress, Search
 pub use damage::{Damage, Finding, Findings, Repair, Report};
 pub use disk::{Disk, DiskFile, Mode, RealDisk, Stat};
 pub use error::LogError;
-pub use file_store::FileStore;
+pub use file_store::{COPY_FILE, FileStore};
 pub use home::{Home, HomeOptions};
 pub use labels::Labels;
 pub use pool::descriptor_limit;

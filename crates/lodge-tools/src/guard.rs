@@ -5,10 +5,10 @@
 //! The guard has a clock of its own, so that the sessions' programs end in time while the host is stopped or out of reach.
 
 use std::{
-    io::Write as _,
+    io::{self, ErrorKind, Write as _},
     os::fd::AsFd,
-    path::PathBuf,
-    process::{ChildStdin, Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -28,17 +28,23 @@ const LOOK: Duration = Duration::from_millis(500);
 
 static GUARDED: Mutex<Guarded> = Mutex::new(Guarded {
     program: None,
-    guard: None,
+    guard: Guard::NotStarted,
     term: None,
 });
 
 /// The host's side of the guard.
 struct Guarded {
     program: Option<PathBuf>,
-    /// The pipe to the guard, once one was started. The system closes it when the host ends.
-    guard: Option<Option<ChildStdin>>,
+    guard: Guard,
     /// The latest term.
     term: Option<Term>,
+}
+
+enum Guard {
+    NotStarted,
+    CannotStart,
+    /// It runs, as far as this host knows. The system closes the pipe to it when the host ends.
+    Runs(Child),
 }
 
 /// How long programs of a host's sessions may run, as times since the machine was started.
@@ -51,27 +57,69 @@ pub struct Term {
 }
 
 impl Guarded {
-    fn start(&mut self) {
-        let Some(program) = self.program.as_ref().filter(|_| self.guard.is_none()) else {
-            return;
+    /// Sees to it that there is a guard. A host whose programs may run for a term only starts none without one.
+    fn ensure(&mut self) -> io::Result<()> {
+        self.notice_end();
+        let is_to_start = match self.guard {
+            Guard::Runs(_) => false,
+            Guard::NotStarted => true,
+            // Without a term it is of use only when the host is killed, and that was said once.
+            Guard::CannotStart => self.term.is_some(),
         };
-        self.guard = Some(start(program));
-        self.tell();
+        if is_to_start {
+            self.start();
+        }
+        match (&self.guard, self.term) {
+            (Guard::Runs(_), _) | (_, None) => Ok(()),
+            (_, Some(_)) => Err(io::Error::other(
+                "the process that would end it in time (the guard) cannot be started",
+            )),
+        }
     }
 
-    /// Tells the guard of the term. One that reads nothing goes by the last that it read.
+    fn start(&mut self) {
+        let Some(program) = &self.program else { return };
+        self.guard = match start(program) {
+            Some(guard) => Guard::Runs(guard),
+            None => Guard::CannotStart,
+        };
+        if let Err(error) = self.write() {
+            tracing::warn!(%error, "a new guard cannot be told how long this host's programs may run");
+        }
+    }
+
+    /// Tells the guard of the term. If the guard has ended, another one is started in its place.
     fn tell(&mut self) {
-        let (Some(Some(guard)), Some(Term { from, until })) = (&mut self.guard, self.term) else {
-            return;
+        self.notice_end();
+        match self.write() {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.start(),
+            // It goes by the last term that it read.
+            Err(error) => tracing::warn!(%error, "the guard cannot be told how long this host's programs may run"),
+            Ok(()) => {}
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let (Guard::Runs(guard), Some(Term { from, until })) = (&mut self.guard, self.term) else {
+            return Ok(());
         };
         let line = format!("{} {}\n", from.as_millis(), until.as_millis());
-        if let Err(error) = guard.write_all(line.as_bytes()) {
-            tracing::warn!(%error, "the guard cannot be told how long this host's programs may run");
+        let pipe = guard.stdin.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+        pipe.write_all(line.as_bytes())
+    }
+
+    /// Replaces a guard that somebody ended.
+    fn notice_end(&mut self) {
+        if let Guard::Runs(guard) = &mut self.guard
+            && let Ok(Some(status)) = guard.try_wait()
+        {
+            tracing::warn!(%status, "the guard has ended; another one is started");
+            self.start();
         }
     }
 }
 
-fn start(program: &PathBuf) -> Option<ChildStdin> {
+fn start(program: &Path) -> Option<Child> {
     use std::os::unix::process::CommandExt;
     let guard = Command::new(program)
         .arg0("lodge")
@@ -84,16 +132,17 @@ fn start(program: &PathBuf) -> Option<ChildStdin> {
         // What ends the host's group, such as Ctrl-C, is not meant for it.
         .process_group(0)
         .spawn();
-    let pipe = guard.and_then(|mut guard| {
-        let pipe = guard.stdin.take().ok_or(Errno::PIPE)?;
+    let guard = guard.and_then(|guard| {
+        let pipe = guard.stdin.as_ref().ok_or(Errno::PIPE)?;
         // A guard that does not read must not hold up the host.
-        rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(pipe)
+        rustix::io::ioctl_fionbio(pipe, true)?;
+        Ok(guard)
     });
-    pipe.inspect_err(|error| {
-        tracing::warn!(%error, "if this host is killed, the next one stops the programs that it leaves behind");
-    })
-    .ok()
+    guard
+        .inspect_err(|error| {
+            tracing::warn!(%error, "if this host is killed, the next one stops the programs that it leaves behind");
+        })
+        .ok()
 }
 
 /// From now on a guard is started with the first program that must not outlive this host. `program` is the guard when its
@@ -111,8 +160,11 @@ pub fn guard_until(term: Term) {
 }
 
 /// Sees to it that there is a guard, where the host wants one.
-pub(crate) fn ensure() {
-    GUARDED.lock().start();
+///
+/// # Errors
+/// When programs may run for a term only, and nothing would end them in time.
+pub(crate) fn ensure() -> io::Result<()> {
+    GUARDED.lock().ensure()
 }
 
 /// Ends what the host left behind when it has ended, and what its sessions started when its term is over.
@@ -228,6 +280,53 @@ mod tests {
         let mut ended = None;
         terms.begin(next, |programs| ended = Some(programs));
         ended
+    }
+
+    fn guarded(program: PathBuf, term: Option<Term>) -> Guarded {
+        Guarded {
+            program: Some(program),
+            guard: Guard::NotStarted,
+            term,
+        }
+    }
+
+    fn process(guarded: &mut Guarded) -> &mut Child {
+        match &mut guarded.guard {
+            Guard::Runs(guard) => guard,
+            Guard::NotStarted | Guard::CannotStart => panic!("no guard runs"),
+        }
+    }
+
+    #[test]
+    fn a_guard_that_somebody_ends_is_replaced() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (program, heard) = (dir.path().join("guard"), dir.path().join("heard"));
+        std::fs::write(&program, format!("#!/bin/sh\nexec cat >> '{}'\n", heard.display())).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut guarded = guarded(program, Some(term(1, 8)));
+        guarded.ensure().unwrap();
+        for replace in [Guarded::tell, |guarded: &mut Guarded| guarded.ensure().unwrap()] {
+            let first = process(&mut guarded);
+            let id = first.id();
+            first.kill().unwrap();
+            first.wait().unwrap();
+            replace(&mut guarded);
+            assert_ne!(process(&mut guarded).id(), id);
+        }
+        // The last one knows the term, and ends with the host.
+        let last = process(&mut guarded);
+        drop(last.stdin.take());
+        assert!(last.wait().unwrap().success());
+        assert!(std::fs::read_to_string(heard).unwrap().ends_with("1000 8000\n"));
+    }
+
+    #[test]
+    fn without_a_guard_no_program_is_started_for_a_term() {
+        let nowhere = PathBuf::from("/nonexistent/guard");
+        guarded(nowhere.clone(), None).ensure().expect("programs may go on");
+        let refused = guarded(nowhere, Some(term(1, 8))).ensure().unwrap_err();
+        assert!(refused.to_string().contains("guard"), "{refused}");
     }
 
     #[test]

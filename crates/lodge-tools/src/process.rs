@@ -106,7 +106,7 @@ impl Start<'_> {
             }
         };
         let (reader, writer) = io::pipe()?;
-        let (mark, marked) = mark(self.name);
+        let (mark, marked) = mark(self.name)?;
         command
             .args(arguments)
             .arg(self.command)
@@ -303,8 +303,16 @@ pub fn unblock_signals() {
 }
 
 /// The variable that marks a process and all its descendants as this host's.
-pub(crate) fn mark(name: &str) -> (OsString, OsString) {
-    crate::guard::ensure();
+///
+/// # Errors
+/// When nothing would end the process in time.
+pub(crate) fn mark(name: &str) -> io::Result<(OsString, OsString)> {
+    crate::guard::ensure()?;
+    Ok(later_mark(name))
+}
+
+/// The same for a program that is started later.
+pub(crate) fn later_mark(name: &str) -> (OsString, OsString) {
     (MARK.into(), mark_of(name).into())
 }
 

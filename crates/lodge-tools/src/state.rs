@@ -188,7 +188,10 @@ impl SessionTools {
     /// the host is killed.
     pub fn program_mark(&self) -> (OsString, OsString) {
         self.programs.store(true, Ordering::Release);
-        process::mark(&format!("{}.{}", self.name, process::PROGRAM))
+        if let Err(error) = crate::guard::ensure() {
+            tracing::warn!(%error, "a program may outlive this host");
+        }
+        process::later_mark(&format!("{}.{}", self.name, process::PROGRAM))
     }
 
     /// The variables that the session's programs begin with.

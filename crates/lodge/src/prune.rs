@@ -72,7 +72,7 @@ pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) 
             "There is no retention rule. Give one, such as --max-age 90d, or put it into lodge.toml:\n\n[retention]\nmax_age = \"90d\""
         );
     }
-    let expired = find(host, rules).await?;
+    let expired = host.expired(rules).await?;
     if expired.is_empty() {
         console.say("There is nothing to delete.")?;
         return Ok(0);
@@ -108,22 +108,10 @@ pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) 
     Ok(0)
 }
 
-async fn find(host: &Host, rules: Retention) -> Result<Vec<Expired>> {
-    let looked = host.clone();
-    Ok(tokio::task::spawn_blocking(move || looked.expired(&rules)).await??)
-}
-
-/// Deletes a session, unless somebody resumed it meanwhile.
-async fn delete(host: &Host, found: &Expired) -> Result<()> {
-    let id = &found.session.id;
-    if host.in_use(id) {
-        return Ok(());
-    }
-    match host.delete(id).await {
-        // Another program was faster.
-        Err(lodge_host::HostError::NotFound(_)) => Ok(()),
-        other => other.with_context(|| format!("{id} cannot be deleted")),
-    }
+/// Deletes a session, unless somebody used it meanwhile. Answers whether it did.
+async fn delete(host: &Host, found: &Expired) -> Result<bool> {
+    let deleted = host.prune(&found.session).await;
+    deleted.with_context(|| format!("{} cannot be deleted", found.session.id))
 }
 
 /// Applies the configured rules once a day, until the future is dropped.
@@ -134,7 +122,7 @@ pub(crate) async fn keep_to(host: Host, rules: Retention) {
     let mut tick = tokio::time::interval(PAUSE);
     loop {
         tick.tick().await;
-        let expired = match find(&host, rules).await {
+        let expired = match host.expired(rules).await {
             Ok(expired) => expired,
             Err(error) => {
                 tracing::warn!(%error, "the rules of [retention] cannot be applied");
@@ -142,9 +130,10 @@ pub(crate) async fn keep_to(host: Host, rules: Retention) {
             }
         };
         for found in expired {
-            tracing::info!(session = found.session.id, why = ?found.why, "deleted by [retention]");
-            if let Err(error) = delete(&host, &found).await {
-                tracing::warn!("{}", crate::describe(&error));
+            match delete(&host, &found).await {
+                Ok(true) => tracing::info!(session = found.session.id, why = ?found.why, "deleted by [retention]"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("{}", crate::describe(&error)),
             }
         }
     }

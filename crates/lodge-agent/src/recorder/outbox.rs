@@ -56,6 +56,12 @@ impl Outbox {
         self.progress.borrow().failed.is_some()
     }
 
+    /// Whether everything that was put here is safe.
+    pub(super) fn has_sent_all(&self) -> bool {
+        let progress = self.progress.borrow();
+        progress.failed.is_none() && progress.committed >= self.recorded
+    }
+
     /// Checks whether an event can be added.
     pub(super) fn check(&self) -> Result<(), LogError> {
         if let Some(reason) = &self.progress.borrow().failed {
@@ -188,7 +194,16 @@ pub(super) fn start(
         may_act: remote.may_act.into(),
     };
     let inner = inner(outbox);
-    tokio::spawn(commit_all(remote.log, Arc::downgrade(&inner), wake, publish));
+    let committing = tokio::spawn(commit_all(remote.log, Arc::downgrade(&inner), wake, publish.clone()));
+    let recorder = Arc::downgrade(&inner);
+    tokio::spawn(async move {
+        // Whoever waits for what it was storing would wait for ever.
+        if committing.await.is_err()
+            && let Some(recorder) = recorder.upgrade()
+        {
+            lose(&mut recorder.lock(), &*publish, "an internal error stopped its storage");
+        }
+    });
     inner
 }
 
@@ -226,8 +241,11 @@ async fn commit_all(
         // The disk may be slow, and then only who needs this session waits for it.
         let publish = publish.clone();
         let keeping = tokio::task::spawn_blocking(move || keep(&mut recorder.lock(), appended, &run, &*publish));
-        if !keeping.await.unwrap_or(false) {
-            return;
+        match keeping.await {
+            Ok(true) => {}
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // Nothing follows, or the program ends.
+            Ok(false) | Err(_) => return,
         }
     }
 }

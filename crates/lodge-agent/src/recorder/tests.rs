@@ -12,12 +12,17 @@ use crate::{
     settings::Prompt,
 };
 
+/// Words of an event at which the log elsewhere, or whoever listens, breaks.
+const BREAKS_STORING: &str = "break storing";
+const BREAKS_PUBLISHING: &str = "break publishing";
+
 /// What listeners heard, and the last thread that told them.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>, Mutex<Option<std::thread::ThreadId>>);
 
 impl Publish for Heard {
     fn publish(&self, event: &Event) {
+        assert_ne!(text(event), BREAKS_PUBLISHING, "it breaks");
         self.0.lock().push(text(event));
         *self.1.lock() = Some(std::thread::current().id());
     }
@@ -41,6 +46,7 @@ impl RemoteLog for Elsewhere {
     fn append<'a>(&'a mut self, events: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
         Box::pin(async {
             let _ = self.sent.send(events.iter().map(text).collect());
+            assert_ne!(text(&events[0]), BREAKS_STORING, "it breaks");
             self.verdicts
                 .recv()
                 .await
@@ -192,6 +198,25 @@ async fn a_failure_elsewhere_ends_the_recorder_and_nobody_hears_what_was_not_saf
     assert_eq!(bench.sent.recv().await.unwrap(), ["1"]);
     assert_eq!(bench.sent.recv().await.unwrap(), ["2"]);
     assert!(bench.sent.recv().await.is_none(), "the log elsewhere is let go");
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_storing_or_publishing_breaks() {
+    for breaks in [BREAKS_STORING, BREAKS_PUBLISHING] {
+        let bench = Bench::new();
+        bench.record("1");
+        bench.verdicts.send(Ok(())).unwrap();
+        bench.recorder.durable().await.expect("it is safe");
+        bench.record(breaks);
+        bench.verdicts.send(Ok(())).unwrap();
+        let error = bench
+            .recorder
+            .durable()
+            .await
+            .expect_err("nobody knows whether it is safe");
+        assert!(error.to_string().contains("internal error"), "{error}");
+        assert!(bench.recorder.lost().await);
+    }
 }
 
 #[tokio::test]

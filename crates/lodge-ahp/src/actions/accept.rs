@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::{StateAction, state::MessageKind};
-use lodge_host::AnsweredBy;
+use lodge_host::{AnsweredBy, Storing};
 use serde_json::{Value, value::RawValue};
 use tokio::sync::oneshot;
 
@@ -51,8 +51,18 @@ pub(super) enum Verdict {
         agent: lodge_host::Session,
         action: ForAgent,
     },
+    /// The log has what it says, but is still being stored elsewhere. Nobody hears of it before that.
+    Storing(Storing, Box<Kept>),
     /// Something must happen before.
     Missing(Missing),
+}
+
+/// An action that was accepted, and of which nobody was told yet.
+pub(super) struct Kept {
+    channel: Uri,
+    action: StateAction,
+    plan: Plan,
+    configured: bool,
 }
 
 /// An action and who dispatches it.
@@ -96,6 +106,10 @@ impl Asked<'_> {
                 Verdict::Settled => return,
                 // Whatever is settled next finds what this one changed.
                 Verdict::Recorded(told) => return drop(told.await),
+                Verdict::Storing(storing, kept) => match storing.done().await {
+                    Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
+                    Err(error) => Err(Refusal::Unrecorded(error)),
+                },
                 Verdict::Agent {
                     action: ForAgent::Rest(_),
                     ..
@@ -136,6 +150,43 @@ impl Asked<'_> {
     }
 }
 
+impl Asked<'_> {
+    /// Tells everybody of the action, its sender included, and does what follows from it.
+    fn tell(&self, face: &Face, inner: &mut Inner, kept: Kept) {
+        let Kept {
+            channel,
+            action,
+            plan,
+            configured,
+        } = kept;
+        let (conn, asked) = (self.conn, self.channel);
+        let mut inner = Held::new(inner);
+        for before in &plan.before {
+            match before {
+                Before::LoadTurns(turn) => inner.core.load_turns_for_all(&channel, turn),
+            }
+        }
+        // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
+        let here = *asked == *channel;
+        let published = inner.core.publish(&channel, &action, here.then_some(self.origin));
+        let heard = published && here && inner.core.hears(conn.id, self.peer.dialect, &channel);
+        if !heard {
+            inner.core.echo(conn, asked, &self.raw, self.origin);
+        }
+        finish(&self.dispatch(face, channel), &mut inner, plan, configured);
+    }
+
+    fn dispatch<'a>(&'a self, face: &'a Face, channel: Uri) -> Dispatch<'a> {
+        Dispatch {
+            face,
+            peer: self.peer,
+            channel,
+            speaker: MessageKind::User,
+            added: self.added.clone(),
+        }
+    }
+}
+
 async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
     for (session, setting) in settings {
         setting.apply(&face.host, &session).await?;
@@ -152,8 +203,8 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         action,
         raw,
         origin,
-        ref added,
         ref read,
+        ..
     } = *request;
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
@@ -191,13 +242,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
     if !inner.core.has_channel(&channel) {
         return Verdict::Settled;
     }
-    let dispatch = Dispatch {
-        face,
-        peer,
-        channel: channel.clone(),
-        speaker: MessageKind::User,
-        added: added.clone(),
-    };
+    let dispatch = request.dispatch(face, channel.clone());
     let mut action = match read {
         Ok(action) => action.clone(),
         Err(reason) => {
@@ -241,26 +286,28 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         return ask_agent(inner, &channel, action, request);
     }
     let by = answered_by(conn, peer);
-    let kept = keep(face, inner, &channel, &action, &plan);
-    if let Err(reason) = kept.and_then(|()| answer(inner, &channel, &mut plan, &by)) {
-        inner.core.reject(conn, asked, &raw, origin, &reason);
-        return Verdict::Settled;
-    }
-    let mut inner = Held::new(inner);
-    for before in &plan.before {
-        match before {
-            Before::LoadTurns(turn) => inner.core.load_turns_for_all(&channel, turn),
+    let recorded = keep(face, inner, &channel, &action, &plan)
+        .and_then(|kept| Ok([kept, answer(inner, &channel, &mut plan, &by)?]));
+    let storing = match recorded {
+        Ok(recorded) => recorded.into_iter().flatten().find(|storing| !storing.is_done()),
+        Err(reason) => {
+            inner.core.reject(conn, asked, &raw, origin, &reason);
+            return Verdict::Settled;
+        }
+    };
+    let kept = Kept {
+        channel,
+        action,
+        plan,
+        configured,
+    };
+    match storing {
+        Some(storing) => Verdict::Storing(storing, Box::new(kept)),
+        None => {
+            request.tell(face, inner, kept);
+            Verdict::Settled
         }
     }
-    // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
-    let here = *asked == *channel;
-    let published = inner.core.publish(&channel, &action, here.then_some(origin));
-    let heard = published && here && inner.core.hears(conn.id, peer.dialect, &channel);
-    if !heard {
-        inner.core.echo(conn, asked, &raw, origin);
-    }
-    finish(&dispatch, &mut inner, plan, configured);
-    Verdict::Settled
 }
 
 /// What must happen before a plan is carried out.
@@ -313,11 +360,12 @@ fn answered_by(conn: &Conn, peer: &Peer) -> AnsweredBy {
 }
 
 /// Answers what a plan answers, so that the log has it before anybody hears of it. Questions that are about to be asked
-/// again after a restart are answered by the conversation's driver, in a moment.
-fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<(), Refusal> {
+/// again after a restart are answered by the conversation's driver, in a moment. Answers with what the log is to store.
+fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<Option<Storing>, Refusal> {
     let Some(agent) = inner.talk_of(chat).and_then(|(_, talk)| talk.agent()) else {
-        return Ok(());
+        return Ok(None);
     };
+    let mut storing = None;
     let mut later = Vec::with_capacity(plan.effects.len());
     for mut effect in std::mem::take(&mut plan.effects) {
         if let Effect::Answer {
@@ -327,12 +375,13 @@ fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result
         } = &mut effect
         {
             who.clone_from(by);
-            if agent.answer_open(request_id, (**answer).clone(), by.clone())? {
+            if let Some(answered) = agent.answer_open(request_id, (**answer).clone(), by.clone())? {
+                storing = Some(answered);
                 continue;
             }
         }
         later.push(effect);
     }
     plan.effects = later;
-    Ok(())
+    Ok(storing)
 }

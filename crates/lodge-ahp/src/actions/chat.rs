@@ -10,7 +10,7 @@ use ahp_types::{
     state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
 use lodge_events::{LodgeChats, Timestamp};
-use lodge_host::{AgentError, Delivery, Session};
+use lodge_host::{AgentError, Delivery, Session, Storing};
 
 use super::{
     Dispatch, Refusal, TurnRefusal,
@@ -289,15 +289,15 @@ pub(crate) fn renamed(inner: &mut Inner, chat: &str, (session, _): &(Uri, Uri), 
 
 /// Keeps how the chats of a session are listed, with a new one at the end. Once there are chats beside it, the default chat is
 /// called what the session is called now, and keeps that. It stands in the session's list of chats alone: no action of a chat
-/// could tell those who listen to it.
+/// could tell those who listen to it: the answer has the action that tells its name, for when it is stored.
 pub(crate) fn list_chats(
     inner: &mut Inner,
     session: &str,
     main: &Session,
     new: Option<&str>,
-) -> Result<(), AgentError> {
+) -> Result<(Storing, Option<StateAction>), AgentError> {
     let Some(entry) = inner.core.sessions.get(session) else {
-        return Ok(());
+        return Ok((main.storing(), None));
     };
     let (chat, title) = (entry.default_chat.clone(), entry.state.title.clone());
     let chats = &entry.state.chats;
@@ -310,9 +310,9 @@ pub(crate) fn list_chats(
     let is_unnamed = listed.is_some_and(|summary| summary.title == UNTITLED);
     let before = main.state().about.chats.default_title;
     let default_title = if is_unnamed { Some(title.clone()) } else { before };
-    main.set_chats(LodgeChats { order, default_title })?;
+    let storing = main.set_chats(LodgeChats { order, default_title })?;
     if !is_unnamed {
-        return Ok(());
+        return Ok((storing, None));
     }
     let changes = PartialChatSummary {
         title: Some(title.clone()),
@@ -322,10 +322,7 @@ pub(crate) fn list_chats(
         chat: chat.to_string(),
         changes,
     };
-    inner
-        .core
-        .publish(session, &StateAction::SessionChatUpdated(action), None);
-    Ok(())
+    Ok((storing, Some(StateAction::SessionChatUpdated(action))))
 }
 
 /// Tells the agent of a chat what people call it.

@@ -1,7 +1,7 @@
 //! What people set that is no part of a conversation is kept before anybody hears of it.
 
 use ahp_types::StateAction;
-use lodge_host::DecidedFor;
+use lodge_host::{DecidedFor, Storing};
 
 use super::{
     Refusal,
@@ -13,28 +13,29 @@ use crate::{
     state::Uri,
 };
 
-/// Keeps what an action sets. Drafts of sessions are kept with their first message.
+/// Keeps what an action sets. Drafts of sessions are kept with their first message. Answers with what a log is to store.
 pub(super) fn keep(
     face: &Face,
     inner: &mut Inner,
     channel: &Uri,
     action: &StateAction,
     plan: &Plan,
-) -> Result<(), Refusal> {
+) -> Result<Option<Storing>, Refusal> {
+    let mut storing = None;
     for after in &plan.after {
         if let After::Decided(key, said) = after {
-            decide(face, inner, channel, key, said)?;
+            storing = decide(face, inner, channel, key, said)?;
         }
     }
     let Some(entry) = inner.core.entry_of(channel).filter(|entry| entry.announced.is_some()) else {
-        return Ok(());
+        return Ok(storing);
     };
     let chat = match inner.core.chats.get_key_value(channel) {
         Some((chat, _)) => chat,
         None => &entry.default_chat,
     };
     let Some(talk) = inner.talks.get(chat) else {
-        return Ok(());
+        return Ok(storing);
     };
     let (marks, id) = (face.host.marks(), &talk.host_id);
     let kept = match action {
@@ -45,7 +46,8 @@ pub(super) fn keep(
         StateAction::ChatDraftChanged(changed) => marks.set_draft(id, changed.draft.as_ref().map(kept_message)),
         _ => Ok(()),
     };
-    Ok(kept?)
+    kept?;
+    Ok(storing)
 }
 
 /// Keeps what somebody at a session decided about a thing: for it alone in its log, for more with the host.
@@ -55,9 +57,9 @@ fn decide(
     session: &Uri,
     key: &str,
     said: &[(DecidedFor, bool)],
-) -> Result<(), Refusal> {
+) -> Result<Option<Storing>, Refusal> {
     let Some(entry) = inner.core.sessions.get_mut(session) else {
-        return Ok(());
+        return Ok(None);
     };
     let own = said
         .iter()
@@ -70,12 +72,13 @@ fn decide(
     };
     let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
     let place = place.and_then(|place| crate::uri::path(place));
+    let mut storing = None;
     if let Some(agent) = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent()) {
-        agent.set_switches(switches.clone()).map_err(Refusal::Unrecorded)?;
+        storing = Some(agent.set_switches(switches.clone()).map_err(Refusal::Unrecorded)?);
     }
     face.host
         .decisions()
         .decide(key, |decision| decision.replace(said, place.as_deref()))?;
     entry.decisions = switches;
-    Ok(())
+    Ok(storing)
 }

@@ -155,9 +155,14 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let directories = lodge_host::Change::ChatDirectories { further, chosen };
     made.configure(directories).await.map_err(RpcError::failed)?;
     face.insert_extra(&session, &record).await.map_err(host_error)?;
+    let listed = crate::actions::list_chats(&mut face.inner.lock(), &session, &main, Some(&params.chat));
+    let (listed, title) = listed.map_err(RpcError::failed)?;
+    listed.done().await.map_err(RpcError::failed)?;
     {
         let mut inner = face.inner.lock();
-        crate::actions::list_chats(&mut inner, &session, &main, Some(&params.chat)).map_err(RpcError::failed)?;
+        if let Some(title) = title {
+            inner.core.publish(&session, &title, None);
+        }
         if let Some(head) = inner.core.head(&params.chat) {
             let summary = summary_of(head);
             let action = SessionChatAddedAction { summary };
@@ -261,7 +266,8 @@ async fn from_source(
     let made = made.map_err(host_error)?;
     if source.kind == "sideChat" {
         record.hidden_turns = face.count_turns(&record.id).await.map_err(host_error)?;
-        made.set_chat(record.event(Some(main_id))).map_err(RpcError::failed)?;
+        let kept = made.set_chat(record.event(Some(main_id))).map_err(RpcError::failed)?;
+        kept.done().await.map_err(RpcError::failed)?;
     }
     Ok(made)
 }

@@ -9,7 +9,7 @@ use ahp_types::{
     state::SessionStatus,
 };
 use lodge_events::{LodgeChats, Timestamp};
-use lodge_host::Session;
+use lodge_host::{Session, Storing};
 use serde::Deserialize;
 
 use super::{Request, chats::no_session, sessions::host_error};
@@ -47,19 +47,25 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     let _one = gate.lock().await;
     wake(face, &params.channel).await?;
     wake(face, &face.default_chat(&to.session).await).await?;
+    // The logs have it before anybody is told: what the chat is in its own, where it stands in that of its session.
+    let (plan, storing) = {
+        let inner = face.inner.lock();
+        let plan = plan(&inner, &params.channel, &to)?;
+        let mut storing = Vec::new();
+        if plan.source.from != plan.to {
+            storing.push(plan.source.record(Some(&plan.to_id))?.1);
+        }
+        let chats = LodgeChats {
+            order: plan.order.clone(),
+            ..plan.main.state().about.chats
+        };
+        storing.push(plan.main.set_chats(chats).map_err(RpcError::failed)?);
+        (plan, storing)
+    };
+    stored(storing).await?;
+    let (chat, from, to) = (&plan.source.chat, &plan.source.from, &plan.to);
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
-    let plan = plan(inner, &params.channel, &to)?;
-    let (chat, from, to) = (&plan.source.chat, &plan.source.from, &plan.to);
-    // The logs have it before anybody is told: what the chat is in its own, where it stands in that of its session.
-    if from != to {
-        plan.source.record(Some(&plan.to_id))?;
-    }
-    let chats = LodgeChats {
-        order: plan.order.clone(),
-        ..plan.main.state().about.chats
-    };
-    plan.main.set_chats(chats).map_err(RpcError::failed)?;
     if from != to {
         if let Some(talk) = inner.talks.get_mut(chat) {
             talk.move_to(to.clone());
@@ -92,6 +98,13 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     })
 }
 
+async fn stored(storing: impl IntoIterator<Item = Storing>) -> Result<(), RpcError> {
+    for storing in storing {
+        storing.done().await.map_err(RpcError::failed)?;
+    }
+    Ok(())
+}
+
 /// Brings a session back that left memory: its log is about to be written.
 async fn wake(face: &Face, chat: &str) -> Result<(), RpcError> {
     let sleeps = |talk: &Talk| !talk.is_draft && talk.agent().is_none();
@@ -117,12 +130,16 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     }
     let summary = face.summary(&id).await;
     let git = lodge_host::git_context(session.settings().cwd).await;
-    let mut guard = face.inner.lock();
-    let inner = &mut *guard;
-    let source = source(inner, chat, true)?;
     let to: Uri = uri::session(&id).into();
     // It is kept before anybody is told.
-    let own = source.record(None)?;
+    let (source, (own, storing)) = {
+        let source = source(&face.inner.lock(), chat, true)?;
+        let recorded = source.record(None)?;
+        (source, recorded)
+    };
+    stored([storing]).await?;
+    let mut guard = face.inner.lock();
+    let inner = &mut *guard;
     let Source { chat, all, from, .. } = source;
     let was_read = inner.core.sessions.get(&from).map(|entry| entry.state.status);
     let kept = face.host.marks().update(&id, |marks| {
@@ -186,11 +203,11 @@ struct Source {
 
 impl Source {
     /// Has the log say whose chat it is from now on. What it has keeps the address that it got where it was made.
-    fn record(&self, session: Option<&str>) -> Result<Chat, RpcError> {
+    fn record(&self, session: Option<&str>) -> Result<(Chat, Storing), RpcError> {
         let mut chat = Chat::of(&self.chat_id, &self.agent.state().about).ok_or_else(|| no_session(&self.chat))?;
         chat.born.get_or_insert_with(|| self.from.to_string());
-        self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)?;
-        Ok(chat)
+        let storing = self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)?;
+        Ok((chat, storing))
     }
 }
 

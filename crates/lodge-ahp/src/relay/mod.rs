@@ -73,6 +73,10 @@ impl Relays {
         self.0.lock().get(session).map(Claim::new)
     }
 
+    fn has(&self, session: &str) -> bool {
+        self.0.lock().contains_key(session)
+    }
+
     /// Adds one; answers with the one that is there already, if there is.
     fn add(&self, relay: &Arc<Relay>) -> Result<Claim, RpcError> {
         let mut all = self.0.lock();
@@ -122,20 +126,23 @@ struct Names {
     client_seq: Option<i64>,
 }
 
-/// Hands a message on when it is about a session that another host has in use; gives it back otherwise.
-pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incoming) -> Option<Incoming> {
-    let Some(peer) = conn.peer().filter(|peer| peer.dialect == Dialect::Modern) else {
-        return Some(incoming);
+/// A message that is handed on if another host has its session in use.
+struct About<'a> {
+    peer: &'a Peer,
+    method: &'a str,
+    params: Option<&'a RawValue>,
+    /// What it names of the session.
+    named: String,
+    names: Names,
+}
+
+fn about<'a>(conn: &'a Conn, incoming: &'a Incoming) -> Option<About<'a>> {
+    let peer = conn.peer().filter(|peer| peer.dialect == Dialect::Modern)?;
+    let (Incoming::Request { method, params, .. } | Incoming::Notification { method, params }) = incoming else {
+        return None;
     };
-    let (Incoming::Request { method, params, .. } | Incoming::Notification { method, params }) = &incoming else {
-        return Some(incoming);
-    };
-    let Some((_, field)) = HANDED_ON.iter().find(|(name, _)| name == method) else {
-        return Some(incoming);
-    };
-    let Ok(names) = rpc::params::<Names>(params.as_deref()) else {
-        return Some(incoming);
-    };
+    let (_, field) = HANDED_ON.iter().find(|(name, _)| name == method)?;
+    let names = rpc::params::<Names>(params.as_deref()).ok()?;
     let allowed = match (method.as_str(), &names.action) {
         ("dispatchAction", Some(action)) => actions::may_dispatch(&conn.admission, action).is_ok(),
         _ => methods::find(method, Some(peer)).is_none_or(|method| conn.admission.check(method.role).is_ok()),
@@ -147,10 +154,37 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
             uri.filter(|uri| uri::path(uri).is_none() && uri::session_of_content(uri).is_some())
         }
     };
-    let Some(named) = named.filter(|_| allowed) else {
+    let named = named.filter(|_| allowed)?.to_owned();
+    Some(About {
+        peer,
+        method,
+        params: params.as_deref(),
+        named,
+        names,
+    })
+}
+
+/// The session that a message is about, if it may be another host's, and whether it is known which host has it.
+pub(crate) async fn session_of(face: &Arc<Face>, conn: &Arc<Conn>, incoming: &Incoming) -> Option<(String, bool)> {
+    let about = about(conn, incoming)?;
+    let (session, id) = locate(face, &about.named).await?;
+    let is_known = conn.relays.has(&session) || face.host.live(&id).is_some();
+    Some((session, is_known))
+}
+
+/// Hands a message on when it is about a session that another host has in use; gives it back otherwise.
+pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incoming) -> Option<Incoming> {
+    let Some(About {
+        peer,
+        method,
+        params,
+        named,
+        names,
+    }) = about(conn, &incoming)
+    else {
         return Some(incoming);
     };
-    let relay = match find(face, conn, peer, named).await {
+    let relay = match find(face, conn, peer, &named).await {
         Ok(Some(relay)) => relay,
         Ok(None) => return Some(incoming),
         // Deleting needs nothing of the session, neither its directory nor its host.
@@ -164,19 +198,19 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
                         client_seq: names.client_seq.unwrap_or_default(),
                     };
                     let core = &face.inner.lock().core;
-                    core.reject(conn, named, action, &origin, &error.message);
+                    core.reject(conn, &named, action, &origin, &error.message);
                 }
                 _ => {}
             }
             return None;
         }
     };
-    let text = params.as_deref().map_or("{}", RawValue::get);
+    let text = params.map_or("{}", RawValue::get);
     if let Incoming::Request { id, .. } = &incoming {
         let asked = Asked {
             by: By::Client(id.clone()),
-            then: match method.as_str() {
-                "subscribe" => Then::Listens(named.to_owned()),
+            then: match method {
+                "subscribe" => Then::Listens(named),
                 "disposeSession" => Then::IsOver,
                 _ => Then::Nothing,
             },
@@ -186,7 +220,7 @@ pub(crate) async fn hand_on(face: &Arc<Face>, conn: &Arc<Conn>, incoming: Incomi
     }
     relay.notify(method, text).await;
     if method == "unsubscribe" {
-        relay.inner.lock().channels.remove(named);
+        relay.inner.lock().channels.remove(&named);
     }
     None
 }
@@ -228,15 +262,20 @@ pub(crate) async fn listen(
         .ok()
 }
 
-/// The way to the host that has the session of this address in use; nothing when it is here or can be.
-async fn find(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, uri: &str) -> Result<Option<Claim>, RpcError> {
+/// The session to which an address leads, with the host's id of it.
+async fn locate(face: &Face, uri: &str) -> Option<(String, String)> {
     if uri == ahp_types::ROOT_RESOURCE_URI {
-        return Ok(None);
+        return None;
     }
     let within = Kind::parse(uri).map(|(session, _)| session);
     let within = within.or_else(|| annotations::session_of(uri));
     let within = within.or_else(|| uri::session_of_content(uri).map(|(session, _)| session));
-    let Some((session, id)) = face.locate(within.unwrap_or(uri)).await else {
+    face.locate(within.unwrap_or(uri)).await
+}
+
+/// The way to the host that has the session of this address in use; nothing when it is here or can be.
+async fn find(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, uri: &str) -> Result<Option<Claim>, RpcError> {
+    let Some((session, id)) = locate(face, uri).await else {
         return Ok(None);
     };
     if let Some(relay) = conn.relays.get(&session) {

@@ -322,7 +322,8 @@ impl Driver {
             let (further, chosen) = (draft.further.clone(), Some(chosen));
             session.configure(Change::ChatDirectories { further, chosen }).await?;
         }
-        session.set_switches(self.face.own_decisions(&self.chat))?;
+        let switches = session.set_switches(self.face.own_decisions(&self.chat))?;
+        switches.done().await?;
         Ok(session)
     }
 

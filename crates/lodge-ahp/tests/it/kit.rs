@@ -5,7 +5,7 @@ use std::{collections::VecDeque, net::SocketAddr, path::PathBuf, sync::Arc, time
 use futures_util::{SinkExt, StreamExt};
 use lodge_ahp::{Ahp, AhpConfig, Limits, Policy};
 use lodge_door::Door;
-use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, Keeper};
 use lodge_http::HttpConfig;
 use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
@@ -91,11 +91,27 @@ pub(crate) async fn house_at(now: &str) -> House {
     house_made(Limits::default(), Policy::Ask, ModelsConfig::default(), clock).await
 }
 
+/// A house whose sessions are kept elsewhere as well.
+pub(crate) async fn house_kept(keeper: Arc<dyn Keeper>, clock: Clock) -> House {
+    let (limits, models) = (Limits::default(), ModelsConfig::default());
+    house_built(limits, Policy::Ask, models, clock, Some(keeper)).await
+}
+
 async fn house_made(limits: Limits, resources: Policy, models: ModelsConfig, clock: Clock) -> House {
+    house_built(limits, resources, models, clock, None).await
+}
+
+async fn house_built(
+    limits: Limits,
+    resources: Policy,
+    models: ModelsConfig,
+    clock: Clock,
+    keeper: Option<Arc<dyn Keeper>>,
+) -> House {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-    let (host, server) = open_in(&dir, home, limits, resources, models.clone(), &clock).await;
+    let (host, server) = open_in(&dir, home, limits, resources, models.clone(), &clock, keeper).await;
     House {
         dir,
         host,
@@ -149,18 +165,19 @@ async fn open_in(
     resources: Policy,
     models: ModelsConfig,
     clock: &Clock,
+    keeper: Option<Arc<dyn Keeper>>,
 ) -> (Host, Server) {
     let models = lodge_models::Catalogue::from(models, |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
-    let host = Host::new(HostConfig {
+    let of_host = HostConfig {
         home,
         models,
         sandbox: None,
         idle_after,
         version: "0.0.0-test".into(),
         clock: clock.clone(),
-    })
-    .unwrap();
+    };
+    let host = Host::with_keeper(of_host, keeper).unwrap();
     let work = dir.path().canonicalize().unwrap().join("work");
     let config = AhpConfig {
         default_directory: Some(work),
@@ -224,7 +241,16 @@ impl House {
                 // Not closed and opened again: a process that another test is just starting could hold the lock.
                 Ok(home) => {
                     let models = self.models.clone();
-                    break open_in(&self.dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
+                    break open_in(
+                        &self.dir,
+                        home,
+                        Limits::default(),
+                        Policy::Ask,
+                        models,
+                        &self.clock,
+                        None,
+                    )
+                    .await;
                 }
                 Err(error) => {
                     tries += 1;

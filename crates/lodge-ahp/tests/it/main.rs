@@ -18,6 +18,7 @@ mod docs;
 mod earlier_home;
 mod echo;
 mod edits;
+mod elsewhere;
 mod file_edits;
 mod flood;
 mod fuzz;

@@ -216,17 +216,17 @@ async fn is_running(session: Arc<Attached>, Named { server_name }: Named) -> Res
 }
 
 async fn enable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
-    switch(&session, &server_name, true)
+    switch(&session, &server_name, true).await
 }
 
 async fn disable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
-    switch(&session, &server_name, false)
+    switch(&session, &server_name, false).await
 }
 
 /// A name that is not configured is no error: it may be configured later.
-fn switch(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
+async fn switch(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
     existing(session, "No MCP host initialized")?;
-    session.session().switch_server(name, on)?;
+    session.session().switch_server(name, on).await?;
     Ok(Value::Null)
 }
 

@@ -427,14 +427,7 @@ struct PruneParams {
 
 async fn prune_old(ctx: Ctx, params: PruneParams) -> Result<Value, RpcError> {
     let oldest = jiff::Timestamp::now().as_millisecond() - i64::from(params.older_than_days) * 24 * 60 * 60 * 1000;
-    let all = find(
-        &ctx,
-        ListFilter {
-            include_empty: true,
-            ..ListFilter::default()
-        },
-    )
-    .await?;
+    let all = ctx.host.prunable().await?;
     let (mut candidates, mut skipped, mut deleted, mut freed) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for summary in all
         .into_iter()
@@ -445,11 +438,15 @@ async fn prune_old(ctx: Ctx, params: PruneParams) -> Result<Value, RpcError> {
             skipped.push(summary.id);
             continue;
         }
-        freed += size_of(&ctx, &summary.id).await?;
+        let size = size_of(&ctx, &summary.id).await?;
         if !params.dry_run {
-            ctx.host.delete(&summary.id).await?;
+            if !ctx.host.prune(&summary).await? {
+                skipped.push(summary.id);
+                continue;
+            }
             deleted.push(summary.id.clone());
         }
+        freed += size;
         candidates.push(summary.id);
     }
     Ok(json!({

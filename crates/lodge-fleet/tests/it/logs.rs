@@ -7,7 +7,7 @@ use testkit::nats::Cluster;
 use crate::kit::{self, create, event, events, host, open, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_are_written_read_followed_and_deleted() {
+async fn logs_are_written_read_and_deleted() {
     let Some(cluster) = Cluster::start().await else { return };
     let fleet = Fleet::connect(&kit::options(&cluster))
         .await
@@ -16,7 +16,6 @@ async fn logs_are_written_read_followed_and_deleted() {
 
     runs_of_events_come_back_in_order(&fleet, &one).await;
     large_events_are_kept_beside_the_log(&fleet, &one).await;
-    a_tail_gives_what_is_there_and_what_comes(&fleet, &one).await;
     what_is_no_line_is_refused_and_harms_nothing(&fleet, &one).await;
     a_deleted_session_stays_deleted(&fleet, &one).await;
 }
@@ -60,28 +59,6 @@ async fn large_events_are_kept_beside_the_log(fleet: &Fleet, host: &lodge_fleet:
     let found = events(fleet, "large").await;
     let expected = ["before", &large, "after", "before", &large, "after"];
     assert!(found == expected, "a large event came back as another");
-}
-
-async fn a_tail_gives_what_is_there_and_what_comes(fleet: &Fleet, host: &lodge_fleet::Host) {
-    let mut writer = create(host, "tail").await;
-    writer.append(&[event("0")]).await.unwrap();
-    let mut tail = fleet.log("tail").unwrap().follow(Tip::START).await.unwrap();
-    let writing = tokio::spawn(async move {
-        for number in 1..200 {
-            writer.append(&[event(&number.to_string())]).await.unwrap();
-        }
-        writer
-    });
-    let mut found = Vec::new();
-    while found.len() < 200 {
-        let record = tail.next().await.expect("the tail goes on");
-        found.extend(record.events.iter().map(text));
-    }
-    assert_eq!(found, (0..200).map(|number| number.to_string()).collect::<Vec<_>>());
-    let writer = writing.await.unwrap();
-    writer.delete().await.unwrap();
-    let ended = tail.next().await.expect_err("a deleted session has no tail");
-    assert!(matches!(ended, FleetError::Deleted { .. }), "{ended}");
 }
 
 async fn what_is_no_line_is_refused_and_harms_nothing(fleet: &Fleet, host: &lodge_fleet::Host) {

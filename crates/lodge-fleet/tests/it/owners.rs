@@ -83,6 +83,61 @@ async fn a_session_that_was_not_released_is_freed_unless_somebody_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_id_of_a_deleted_session_can_be_used_again_at_once() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let mut first = create(&one, "s").await;
+    first.append(&[event("of the first")]).await.unwrap();
+    one.release(first).await.unwrap();
+    let mut stale = open(&one, "s").await.unwrap();
+    one.take_to_delete("s").await.unwrap().delete().await.unwrap();
+
+    // Elsewhere, and again where it was.
+    for (host, words) in [(&two, "of the second"), (&one, "of the third")] {
+        let mut writer = create(host, "s").await;
+        writer.append(&[event(words)]).await.unwrap();
+        assert_eq!(events(&fleet, "s").await, [words]);
+        assert_eq!(writer.tip().events(), 1);
+        let again = host.take("s", Intent::Create, Tip::START, |_| Ok(())).await;
+        assert!(matches!(again, Err(FleetError::Exists { .. })), "{again:?}");
+        let refused = stale.append(&[event("stale")]).await.expect_err("it was deleted");
+        assert!(
+            matches!(refused, FleetError::Deleted { .. } | FleetError::Poisoned { .. }),
+            "{refused}"
+        );
+
+        // It moves like any other.
+        host.release(writer).await.unwrap();
+        let mut moved = open(&one, "s").await.unwrap();
+        moved.append(&[event("moved")]).await.unwrap();
+        assert_eq!(events(&fleet, "s").await, [words, "moved"]);
+        one.release(moved).await.unwrap();
+        one.take_to_delete("s").await.unwrap().delete().await.unwrap();
+        assert_eq!(fleet.owner("s").await.unwrap(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_homes_that_want_a_name_at_once_one_at_most_gets_it() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let join = |name: String, home: &str| {
+        let announcement = Announcement {
+            name,
+            home: home.into(),
+            ..Announcement::default()
+        };
+        Host::join(&fleet, announcement)
+    };
+    for round in 0..20 {
+        let name = format!("host-{round}");
+        let (here, there) = tokio::join!(join(name.clone(), "here"), join(name, "there"));
+        assert!(here.is_err() || there.is_err(), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_belongs_to_one_home_at_a_time() {
     let Some(cluster) = Cluster::start().await else { return };
     let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();

@@ -115,12 +115,12 @@ impl Session {
             ("", _) => {}
             ("reload", "") => servers.reset(),
             ("enable" | "start", name) if !name.is_empty() => {
-                self.switch_server(name, true)?;
+                self.switch_server(name, true).await?;
                 servers.start(name).await.map_err(refuse)?;
                 return Ok(Invoked::Done(self.server_page(name)));
             }
             ("disable" | "stop", name) if !name.is_empty() => {
-                if !self.switch_server(name, false)? {
+                if !self.switch_server(name, false).await? {
                     return Err(refuse(lodge_mcp::McpError::NotConfigured(name.to_owned())));
                 }
                 return Ok(Invoked::Done(format!("`{name}` is off in this session.")));

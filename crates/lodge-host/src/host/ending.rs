@@ -27,7 +27,14 @@ impl Host {
     /// Removes a session and everything kept with it, its chats too.
     pub fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
         Box::pin(async move {
-            for chat in self.chats_of(id).await? {
+            let chats = self.chats_of(id).await?;
+            if let Some(keeper) = &self.0.keeper {
+                // Nothing is deleted where not everything can be.
+                for id in std::iter::once(id).chain(chats.iter().map(|chat| chat.id.as_str())) {
+                    keeper.check_unused(id).await?;
+                }
+            }
+            for chat in chats {
                 match self.delete(&chat.id).await {
                     Err(HostError::NotFound(_)) => {}
                     other => other?,

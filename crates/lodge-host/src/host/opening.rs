@@ -44,13 +44,20 @@ impl Host {
         }
         let worktree = new.worktree.clone();
         let session = self.create_held(id, new, open).await?;
-        if let Some(base) = worktree
-            && let Err(error) = session.agent().record_beside(LodgeWorktreeWanted { base })
-        {
-            let id = session.id().to_owned();
-            drop(session);
-            self.delete(&id).await?;
-            return Err(error.into());
+        if let Some(base) = worktree {
+            let wanted = async {
+                session
+                    .agent()
+                    .record_beside(LodgeWorktreeWanted { base })?
+                    .done()
+                    .await
+            };
+            if let Err(error) = wanted.await {
+                let id = session.id().to_owned();
+                drop(session);
+                self.delete(&id).await?;
+                return Err(error.into());
+            }
         }
         Ok(session)
     }
@@ -111,17 +118,19 @@ impl Host {
                 return Err(error.into());
             }
             if let Some(chat) = new.chat {
-                session.agent().record_beside(chat)?;
+                session.agent().record_beside(chat)?.done().await?;
             }
             if let Some(name) = session.agent().settings().name {
                 let name = Some(name);
-                session.agent().record_beside(LodgeNamed { name, automatic: None })?;
+                let named = LodgeNamed { name, automatic: None };
+                session.agent().record_beside(named)?.done().await?;
             }
             if !new.additional_directories.is_empty() {
                 let further = new.additional_directories.iter();
                 let further = further.map(|path| path.to_string_lossy().into_owned()).collect();
                 let chosen = None;
-                session.agent().record_beside(LodgeDirectories { further, chosen })?;
+                let directories = LodgeDirectories { further, chosen };
+                session.agent().record_beside(directories)?.done().await?;
             }
             if new.mode != Mode::Interactive {
                 // No field of `session.start` says it, and it must be known after a restart.
@@ -261,6 +270,7 @@ impl Host {
                 return Ok(session);
             }
             let remote = match &self.0.keeper {
+                None if self.0.home.sessions().is_copy(id)? => return Err(HostError::Invalid(of_fleet(id))),
                 None => None,
                 Some(keeper) => Some(keeper.open(id, self.0.home.sessions()).await?),
             };
@@ -373,7 +383,10 @@ impl Inner {
     /// From here on others find the session.
     fn enlist(&self, session: &Session) {
         self.live.lock().insert(session.id().to_owned(), session.0.clone());
-        self.schedules.opened(session.id());
+        match self.keeper {
+            Some(_) => self.schedules.opened_after_others(session),
+            None => self.schedules.opened(session.id()),
+        }
     }
 
     /// Opens a session's log anew when another process has written to it.
@@ -397,6 +410,15 @@ fn note(host: &Weak<Inner>, id: &str, clock: &TurnClock, event: &Event) {
         return;
     }
     let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));
+}
+
+/// Why a host that is in no fleet does not go on with a session.
+fn of_fleet(id: &str) -> String {
+    format!(
+        "The session {id} belongs to a fleet, and this program is not connected to it: what you add here would be missing on \
+         the other hosts. Name the fleet with --fleet or LODGE_FLEET, or take the session out of the fleet with \
+         `lodge fleet export`. You can read and export the copy in this home."
+    )
 }
 
 fn context_of(settings: &Settings) -> WorkingDirectoryContext {

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lodge_agent::{OpenSchedule, Prompt};
 use lodge_events::{Event, LodgeScheduleRan, Payload, SessionScheduleCancelled, SessionScheduleCreated};
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ use crate::{
 
 /// Nothing is due more often than that.
 const SHORTEST: u64 = 1000;
+/// How long after it was due another host may send what a host of the fleet did not, and how often that is looked at.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// A prompt that is sent at set times.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +78,8 @@ pub(crate) struct SessionSchedules {
     clock: Clock,
     /// When each of them is due next.
     next: Mutex<HashMap<String, Timestamp>>,
+    /// When the sessions of other hosts are due next, as those say, or when they were looked at after that.
+    elsewhere: Mutex<HashMap<String, Timestamp>>,
     /// Sessions to look at anew.
     stale: Mutex<HashSet<String>>,
     changed: Notify,
@@ -97,6 +101,7 @@ impl SessionSchedules {
             index: Register::new(registers, "scheduled"),
             clock,
             next: Mutex::default(),
+            elsewhere: Mutex::default(),
             stale: Mutex::default(),
             changed: Notify::new(),
             making: tokio::sync::Mutex::default(),
@@ -123,8 +128,40 @@ impl SessionSchedules {
         }
     }
 
+    /// A session was opened that another host may have had before.
+    pub(crate) fn opened_after_others(&self, session: &Session) {
+        self.elsewhere.lock().remove(session.id());
+        let has_some = session.agent().look(|facts| !facts.schedules.open.is_empty());
+        if has_some && let Err(error) = self.index(session.id()) {
+            tracing::warn!(session = session.id(), %error, "its schedules are kept until this host stops");
+        }
+        self.opened(session.id());
+    }
+
+    /// Another host says when a session is due next.
+    pub(crate) fn said_elsewhere(&self, id: &str, due: Option<Timestamp>) {
+        let mut elsewhere = self.elsewhere.lock();
+        match due {
+            Some(due) => drop(elsewhere.insert(id.to_owned(), due)),
+            None => drop(elsewhere.remove(id)),
+        }
+        drop(elsewhere);
+        self.changed.notify_one();
+    }
+
+    /// When a session is due next, for other hosts.
+    pub(crate) fn next_due(&self, id: &str, session: Option<&Session>) -> Option<Timestamp> {
+        match session {
+            Some(session) => session
+                .agent()
+                .look(|facts| facts.schedules.open.values().filter_map(next_due).min()),
+            None => self.next.lock().get(id).copied(),
+        }
+    }
+
     /// A session was removed.
     pub(crate) fn removed(&self, id: &str) {
+        self.elsewhere.lock().remove(id);
         self.opened(id);
     }
 
@@ -167,8 +204,13 @@ impl SessionSchedules {
             for id in stale.union(&due) {
                 self.look(id).await;
             }
+            for id in self.left_undone(now) {
+                self.look(&id).await;
+            }
             // What is due and waits for its session to rest is looked at when it does.
             let next = self.next.lock().values().filter(|next| **next > now).min().copied();
+            let left = self.elsewhere.lock().values().map(|due| *due + GRACE).min();
+            let next = next.into_iter().chain(left).min();
             let moment = async {
                 match next {
                     Some(next) => self.clock.reach(next).await,
@@ -183,11 +225,39 @@ impl SessionSchedules {
         }
     }
 
+    /// Sessions of other hosts in which something was due and nothing was sent. They are looked at again after a while.
+    fn left_undone(&self, now: Timestamp) -> Vec<String> {
+        let mut elsewhere = self.elsewhere.lock();
+        let overdue = elsewhere.iter_mut().filter(|(_, due)| **due + GRACE <= now);
+        overdue
+            .map(|(id, due)| {
+                *due = now;
+                id.clone()
+            })
+            .collect()
+    }
+
     /// Sends what is due in a session, and finds out when something is due next.
     async fn look(&self, id: &str) {
         let Some(host) = self.host.upgrade().map(|inner| Host(inner, None)) else {
             return;
         };
+        if let Some(keeper) = host.keeper()
+            && host.live(id).is_none()
+        {
+            match keeper.is_free(id).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    // Whoever has it sends what is due.
+                    self.next.lock().remove(id);
+                    self.elsewhere.lock().entry(id.to_owned()).or_insert(self.clock.now());
+                    return;
+                }
+                Err(error) => {
+                    return tracing::warn!(session = id, %error, "cannot tell who keeps the schedules of a session");
+                }
+            }
+        }
         let next = match host.open_session(id).await {
             Ok(session) => self.send_due(&session).await,
             Err(HostError::NotFound(_)) => Ok(None),

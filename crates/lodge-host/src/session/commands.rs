@@ -1,7 +1,7 @@
 //! Commands to a session. Each takes plain data, so it could come from another host. When it returns, its effect is in the log.
 
 use lodge_agent::{
-    AgentError, Answer, AnsweredBy, Change, Compacted, Customized, NewTask, Prompt, QueueChange, Supply,
+    AgentError, Answer, AnsweredBy, Change, Compacted, Customized, NewTask, Prompt, QueueChange, Storing, Supply,
 };
 use lodge_events::{AbortReason, Event, Payload};
 use uuid::Uuid;
@@ -113,8 +113,8 @@ impl Session {
         self.agent().answer(request_id, answer, by).await
     }
 
-    /// Answers a question that is open now. False if it is not.
-    pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
+    /// Answers a question that is open now. Nothing if it is not.
+    pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<Option<Storing>, AgentError> {
         self.agent().answer_open(request_id, answer, by)
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lodge_events::{LodgeChat, LodgeDirectories, Payload};
 use lodge_host::{
-    AgentError, Answer, Approval, Change, Clock, Decision, Delivery, Ending, Host, HostError, Lifecycle, ListFilter,
-    McpFiles, NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
+    AgentError, Answer, Approval, Change, Clock, Decision, Delivery, Ending, GivenUp, Host, HostError, LOG_FILE,
+    Lifecycle, ListFilter, McpFiles, NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
 };
 
 use crate::kit::{Probe, chain_of, host_after, host_at, host_on, house, log_of, shared_host_at};
@@ -78,6 +78,96 @@ async fn a_session_stays_in_memory_while_a_command_runs_in_its_background() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(host.live(&id).is_none() && !host.has_work(), "it left memory");
+}
+
+#[tokio::test]
+async fn a_session_is_not_given_to_another_host_while_a_command_runs_in_its_background() {
+    let house = house();
+    let mut probe = house
+        .session_with(NewSession {
+            approval: Approval::ApproveAll,
+            ..NewSession::default()
+        })
+        .await;
+    let (id, go) = (probe.session.id().to_owned(), house.dir.path().join("go"));
+    let command = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
+    let call = format!(r#"call bash {{"command":"{command}","mode":"async"}} then say left it running"#);
+    probe.turn(&call).await;
+    drop(probe);
+    assert_eq!(house.host.give_up(&id).await, GivenUp::InUse);
+    assert!(house.host.live(&id).is_some(), "its command goes on");
+    std::fs::write(go, "").unwrap();
+    while house.host.has_work() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(house.host.give_up(&id).await, GivenUp::Yes);
+}
+
+#[tokio::test]
+async fn the_copy_of_a_session_of_a_fleet_is_read_without_the_fleet_and_not_continued() {
+    let house = house();
+    let mut probe = house.session().await;
+    let id = probe.session.id().to_owned();
+    probe.turn("say in the fleet").await;
+    let dir = house.dir.path().join("home/session-state").join(&id);
+    drop(probe);
+    assert!(house.host.close(&id).await);
+    let log = std::fs::read(dir.join(LOG_FILE)).unwrap();
+    std::fs::write(dir.join("fleet.joined"), "").unwrap();
+    let resumed = house.host.resume(&id, Resume::default()).await;
+    for refused in [house.host.open_session(&id).await.err(), resumed.err()] {
+        let refused = refused.expect("it belongs to a fleet").to_string();
+        for way in ["--fleet", "lodge fleet export"] {
+            assert!(refused.contains(way), "{refused}");
+        }
+    }
+    assert_eq!(std::fs::read(dir.join(LOG_FILE)).unwrap(), log);
+    assert!(house.host.read(&id).unwrap().events().count() > 0);
+    assert_eq!(house.host.summary(&id).unwrap().unwrap().id, id);
+}
+
+#[tokio::test]
+async fn a_worktree_goes_with_its_session_also_when_another_host_deletes_that() {
+    let house = house();
+    let cwd = house.cwd();
+    for args in [
+        &["init", "--quiet"] as &[&str],
+        &[
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.com",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "one",
+        ],
+    ] {
+        let done = std::process::Command::new("git")
+            .args(args)
+            .current_dir(&cwd)
+            .status()
+            .unwrap();
+        assert!(done.success());
+    }
+    let new = NewSession {
+        worktree: Some("HEAD".into()),
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let id = probe.session.id().to_owned();
+    let tree = probe.session.make_worktree().await.unwrap().expect("it was wanted");
+    probe.turn("say here").await;
+    drop(probe);
+    assert!(house.host.close(&id).await && tree.is_dir());
+    house.host.deleted_elsewhere(&id, || false).await.unwrap();
+    assert!(house.host.summary(&id).unwrap().is_some(), "another session has the id");
+    house.host.deleted_elsewhere(&id, || true).await.unwrap();
+    assert!(house.host.summary(&id).unwrap().is_none());
+    while tree.exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -465,7 +555,7 @@ async fn what_is_decided_about_files_holds_in_every_session_whoever_opens_it() {
     assert_eq!((seen["knitter"], seen["weaver"]), (false, true));
     // What is said of the session counts more; in a directory that is off everything is.
     let switches = [(file.key.clone(), true)].into();
-    new.set_switches(switches).unwrap();
+    new.set_switches(switches).unwrap().done().await.unwrap();
     let id = new.id().to_owned();
     drop(new);
     assert!(house.host.close(&id).await);

@@ -75,6 +75,11 @@ impl Listed {
         self.cwd.as_deref()
     }
 
+    /// When it was used last.
+    pub fn modified(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.modified).unwrap_or_default()
+    }
+
     /// How many events it has.
     pub(super) fn events(&self) -> i64 {
         self.events

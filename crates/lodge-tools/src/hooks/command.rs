@@ -59,7 +59,7 @@ async fn go(hook: &FileHook, input: String, environment: &Environment) -> io::Re
         .stderr(Stdio::piped());
     environment.hand_on(&mut command);
     // So that a host that was killed leaves none behind.
-    command.envs([crate::process::mark("hook.0")]);
+    command.envs([crate::process::mark("hook.0")?]);
     command.envs(
         hook.env
             .iter()

@@ -151,7 +151,7 @@ impl Terminal {
         }
         command.envs(opening.env.iter().map(|(name, value)| (name, value)));
         let name = format!("{id}.{}", process::TERMINAL);
-        command.envs([process::mark(&name)]);
+        command.envs([process::mark(&name)?]);
         let (pty, pts) = pty_process::open().map_err(io_error)?;
         pty.resize(pty_process::Size::new(opening.rows, opening.cols))
             .map_err(io_error)?;

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Result;
 use futures_util::future::BoxFuture;
 use lodge_fleet::{Entry, FleetError, Host, LEASE, Owner, Reply, Request, SessionFiles, Writer};
-use lodge_host::{Described, HostError, Keeper, KeeperCounts, Link, Listed, Remote, Wire};
+use lodge_host::{Described, HostError, Keeper, KeeperCounts, Kept, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
 
@@ -116,12 +116,18 @@ impl FleetKeeper {
         {
             return Ok(owner);
         }
-        let Some(missing) = self.missing_directory(id).await? else {
+        let Some(place) = self.place_of(id).await? else {
             return Ok(None);
         };
-        match self.host_with(&missing.directory, owner.as_deref()).await? {
+        let is_here = self.has(&place).await;
+        if is_here && !self.is_draining() {
+            return Ok(None);
+        }
+        match self.host_with(&place.directory, owner.as_deref()).await? {
             Some(host) => Ok(Some(host)),
-            None => Err(missing.waits(id)),
+            // Whoever opens it is told that this host is being drained.
+            None if is_here => Ok(None),
+            None => Err(place.waits(id)),
         }
     }
 
@@ -174,18 +180,27 @@ impl FleetKeeper {
         Ok(link.map(|link| Box::new(link) as Box<dyn Link>))
     }
 
-    /// The directory of a session that was last on another host, where this one does not have it.
-    async fn missing_directory(&self, id: &str) -> Result<Option<Missing>, HostError> {
+    /// Where a session works.
+    async fn place_of(&self, id: &str) -> Result<Option<Place>, HostError> {
         let entry = self.host.fleet().listed(id).await.map_err(told)?;
-        let Some(Entry { host, about, .. }) = entry.filter(|entry| !self.host.is_named(&entry.host)) else {
+        let Some(Entry { host, about, .. }) = entry else {
             return Ok(None);
         };
-        let described: Described = serde_json::from_value(about).unwrap_or_default();
-        let Some(directory) = described.listed.cwd().map(str::to_owned) else {
-            return Ok(None);
-        };
-        let missing = !has_directory(directory.clone()).await;
-        Ok(missing.then_some(Missing { directory, host }))
+        let directory = described(about).listed.cwd().map(str::to_owned);
+        Ok(directory.map(|directory| Place { directory, host }))
+    }
+
+    /// Whether this host can have a session that works there. One that it had last it can have without the directory.
+    async fn has(&self, place: &Place) -> bool {
+        self.host.is_named(&place.host) || has_directory(place.directory.clone()).await
+    }
+
+    /// What an entry of the list means to this host.
+    fn kept_as(&self, entry: Entry) -> Kept {
+        Kept {
+            ours: !entry.deleted && self.host.is_named(&entry.host),
+            modified: described(entry.about).listed.modified(),
+        }
     }
 
     fn remote(&self, (writer, files): (Writer, SessionFiles), held: Held) -> Remote {
@@ -281,8 +296,10 @@ impl Keeper for FleetKeeper {
     fn open<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
-            if let Some(missing) = self.missing_directory(id).await? {
-                return Err(missing.waits(id));
+            if let Some(place) = self.place_of(id).await?
+                && !self.has(&place).await
+            {
+                return Err(place.waits(id));
             }
             let (held, began) = (self.held.hold(id), Instant::now());
             loop {
@@ -332,6 +349,57 @@ impl Keeper for FleetKeeper {
         })
     }
 
+    fn is_free<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>> {
+        Box::pin(async move {
+            if self.is_draining() {
+                return Ok(false);
+            }
+            if let Some(owner) = self.other_owner(id).await? {
+                let hosts = self.host.fleet().hosts().await.map_err(told)?;
+                if hosts.iter().any(|host| host.id == owner) {
+                    return Ok(false);
+                }
+            }
+            match self.place_of(id).await? {
+                Some(place) => Ok(self.has(&place).await),
+                None => Ok(true),
+            }
+        })
+    }
+
+    fn check_unused<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
+        Box::pin(async move {
+            match self.other_owner(id).await? {
+                Some(host) if self.is_used_by(&host, id).await? => Err(in_use(id, &host)),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn kept(&self) -> BoxFuture<'_, Result<HashMap<String, Kept>, HostError>> {
+        Box::pin(async move {
+            let mut listing = self.host.fleet().listing().await.map_err(told)?;
+            let mut kept = HashMap::new();
+            while let lodge_fleet::Listed::Session(session, entry) = listing.next().await.map_err(told)? {
+                kept.insert(session, self.kept_as(entry));
+            }
+            Ok(kept)
+        })
+    }
+
+    fn kept_of<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Kept>, HostError>> {
+        Box::pin(async move {
+            let Some(entry) = self.host.fleet().listed(id).await.map_err(told)? else {
+                return Ok(None);
+            };
+            let mut kept = self.kept_as(entry);
+            // Another host may have it and not have said anything of it yet.
+            let owner = self.host.fleet().owner(id).await.map_err(told)?;
+            kept.ours &= owner.is_none_or(|owner| self.host.is_named(&owner.host));
+            Ok(Some(kept))
+        })
+    }
+
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>> {
         Box::pin(async move {
             let began = Instant::now();
@@ -358,13 +426,13 @@ impl Keeper for FleetKeeper {
     }
 }
 
-/// A directory that this host does not have, and the host that had it last.
-struct Missing {
+/// Where a session works, and the host that had it last.
+struct Place {
     directory: String,
     host: String,
 }
 
-impl Missing {
+impl Place {
     fn waits(&self, session: &str) -> HostError {
         let Self { directory, host } = self;
         HostError::Invalid(format!(
@@ -372,6 +440,11 @@ impl Missing {
              answered has it. The session was last on host {host}."
         ))
     }
+}
+
+/// What a host said of a session.
+fn described(about: serde_json::Value) -> Described {
+    serde_json::from_value(about).unwrap_or_default()
 }
 
 /// Whether this host has a directory. A directory on a mount that hangs counts as missing.

@@ -158,7 +158,9 @@ async fn take_in(
     }
     if entry.deleted {
         known.remove(&session);
-        if let Err(error) = host.deleted_elsewhere(&session).await {
+        // Somebody may have made another session of this id here.
+        let is_deleted = || keeper.epoch(&session).is_none_or(|ours| ours <= entry.epoch);
+        if let Err(error) = host.deleted_elsewhere(&session, is_deleted).await {
             tracing::warn!(session, %error, "cannot remove the copy of a deleted session");
         }
         return;

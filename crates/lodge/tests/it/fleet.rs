@@ -154,6 +154,10 @@ async fn a_session_that_nobody_uses_moves_to_the_host_that_opens_it_and_a_draine
     talking.kill();
     let drained = fleet(&["drain", "two", "--within", "120"]).ok();
     assert!(drained.stdout().contains("has released all"), "{}", drained.stdout());
+    // Its clients use the host that has the directory.
+    let said = two.run(["run", "--resume", &session, "say By way of two."]).ok();
+    assert!(said.stdout().contains("By way of two."), "{}", said.stdout());
+    assert!(!lines(&two).iter().any(|line| line.contains("By way of two.")));
     let said = one.run(["run", "--resume", &session, "say Mine at last."]).ok();
     assert!(said.stdout().contains("Mine at last."));
     first.kill();

@@ -94,6 +94,13 @@ async fn a_home_joins_a_fleet_with_all_its_sessions_and_they_leave_it_again() {
     let said = two.run(["run", "--resume", &early, "say A wagtail."]).ok();
     assert!(said.stdout().contains("A wagtail."));
 
+    // Without the fleet, the first home reads its copy, and adds nothing that the fleet would not have.
+    let refused = one.run(["run", "--resume", &early, "say Lost."]);
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("belongs to a fleet"), "{}", refused.stderr);
+    let shown = one.run(["sessions", "show", &early]).ok().stdout();
+    assert!(shown.contains("A kingfisher.") && !shown.contains("Lost."), "{shown}");
+
     // What is counted of that, and what the doctor says.
     let note = crate::door::note(&two);
     let address = note["ahp"]
@@ -140,5 +147,37 @@ async fn a_home_joins_a_fleet_with_all_its_sessions_and_they_leave_it_again() {
     assert!(said.stdout().contains("A plain home."));
     let shown = plain.run(["sessions", "show", &early]).ok().stdout();
     assert!(shown.contains("A wagtail."), "{shown}");
+    second.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_deletes_what_a_host_used_last_and_nothing_of_the_others() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (Home::new(), Home::new());
+    let mut second = serve(&two, &cluster, "two");
+    let _own = begin(&two, "say A heron.");
+    let shared = begin(&two, "say A bittern.");
+    let _ = two.run(["serve", "--stop"]).ok();
+    second.kill();
+
+    // While it is away, another host goes on with one of its sessions.
+    let mut first = serve(&one, &cluster, "one");
+    let _ = one.run(["run", "--resume", &shared, "say Still here."]).ok();
+    let _theirs = begin(&one, "say A kingfisher.");
+
+    // It comes back with a rule by which everything is to go. The newest sessions are looked at first.
+    fs::write(two.path().join("lodge.toml"), "[retention]\nmax_age = \"0m\"\n").unwrap();
+    let mut second = serve(&two, &cluster, "two");
+    until(&one, &["sessions", "list"], |list| !list.contains("A heron."));
+    for home in [&one, &two] {
+        until(home, &["sessions", "list"], |list| {
+            list.contains("A bittern.") && list.contains("A kingfisher.")
+        });
+    }
+    let said = two.run(["run", "--resume", &shared, "say And here."]).ok();
+    assert!(said.stdout().contains("And here."));
+    let shown = two.run(["sessions", "show", &shared]).ok().stdout();
+    assert!(shown.contains("A bittern.") && shown.contains("Still here."), "{shown}");
+    first.kill();
     second.kill();
 }
