@@ -13,6 +13,7 @@ mod reach;
 mod remove;
 mod replace;
 pub mod uri;
+mod walk;
 mod watch;
 
 pub use beneath::{Links, open_beneath};
@@ -24,4 +25,5 @@ pub use private_files::{Overflow, Scratch, private_directory, read_if_there, sta
 pub use reach::{Entry, Facts, FileError, Files, How, Pieces, Private, Reach, Root, Write, etag, settled};
 pub use remove::remove_directory;
 pub use replace::replace;
+pub use walk::walk;
 pub use watch::{Change, Changes, Filter, Tree};

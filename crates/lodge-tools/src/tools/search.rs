@@ -32,9 +32,9 @@ impl Search {
                 "Path {shown} does not exist. Please provide a valid path."
             )));
         }
-        let mut walk = WalkBuilder::new(&place.path);
+        let mut walk = lodge_files::walk(&place.path, |_| true);
         // Sorted, so that the same question has the same answer.
-        walk.sort_by_file_path(Path::cmp).require_git(false).follow_links(false);
+        walk.sort_by_file_path(Path::cmp);
         Ok(Self {
             place,
             shown: PathBuf::from(shown),

@@ -300,6 +300,16 @@ fn files_of_folders_are_read_as_lodge_files_reads_them_and_in_no_other_way() {
     );
 }
 
+#[test]
+fn folders_are_walked_as_lodge_files_walks_them_and_in_no_other_way() {
+    let rooms = rooms().into_iter().map(|(name, _)| name);
+    let walking = rooms
+        .flat_map(|name| sources(&name))
+        .filter(|(_, text)| text.contains("WalkBuilder::new"));
+    let walking: Vec<PathBuf> = walking.map(|(path, _)| path).collect();
+    assert_eq!(walking, [workspace().join("crates/lodge-files/src/walk.rs")]);
+}
+
 /// A face that needs more has something in it that belongs to the host.
 #[test]
 fn the_acp_face_is_small() {
