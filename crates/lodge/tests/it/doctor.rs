@@ -168,6 +168,7 @@ fn what_a_folder_brings_steers_no_terminal() {
         &format!("---\nname: {escape}\n---\nDo.\n"),
     );
     put(".github/agents/x.md", &format!("---\nname: \"{escape}\"\n---\nDo.\n"));
+    fs::create_dir_all(home.path()).expect("a home");
     fs::write(home.path().join("mcp-config.json"), odd.to_string()).expect("a file");
     home.run(["trust", "."]);
     let check = |command: &[&str]| {
