@@ -457,6 +457,7 @@ async fn instructions_that_rules_hide_or_deny_and_links_out_of_the_folder_do_not
     let work = house.cwd();
     let secret = house.dir.path().join("secret");
     std::fs::write(&secret, "outside").unwrap();
+    std::fs::create_dir_all(work.join(".git")).unwrap();
     std::fs::create_dir_all(work.join("private")).unwrap();
     std::fs::create_dir_all(work.join(".github/instructions")).unwrap();
     std::fs::write(work.join("private/key"), "a key").unwrap();
