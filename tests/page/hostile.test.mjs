@@ -45,6 +45,17 @@ const TABLE = [
   "> ".repeat(3000) + "deep",
   "- ".repeat(3000) + "deep",
   "`".repeat(5001),
+  // Each of these took the square of its length, or worse.
+  "[a](".repeat(20_000),
+  "`" + " *a".repeat(20_000),
+  "`" + "*a ".repeat(20_000),
+  "*a ".repeat(20_000),
+  "# a" + " ".repeat(20_000) + "#x",
+  "```" + " ".repeat(20_000) + "`",
+  "a" + " ".repeat(20_000) + "b\n".repeat(5000),
+  "- a" + "\n".repeat(20_000) + "b",
+  "https://a/" + ")".repeat(20_000),
+  "1https://a ".repeat(500),
   "&lt;script&gt;" + RUN + "&lt;/script&gt;",
 ];
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use lodge_door::{Admission, Door, LocalListener, Refused, turn_away};
-use lodge_host::{Host, Slot};
+use lodge_host::{Connections, Host, Slot};
 use lodge_telemetry::TraceOptions;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
@@ -237,8 +237,7 @@ impl Server {
                     continue;
                 }
             };
-            // Responses and deltas are small, and each is waited for.
-            let _ = socket.set_nodelay(true);
+            Connections::prepare(&socket);
             tracing::debug!(%address, "connection accepted");
             let slot = connections.admit(Some(address.ip()));
             let connection = self.connection(Some(slot), self.known());

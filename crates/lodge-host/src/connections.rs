@@ -5,11 +5,13 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
     net::{IpAddr, Ipv6Addr},
+    os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use rustix::net::sockopt;
 use tokio_util::sync::CancellationToken;
 
 /// Wrong tokens of an address are forgotten when none came for so long.
@@ -19,6 +21,10 @@ const FAILURES_KEPT: usize = 1024;
 /// How much longer each further wrong token of an address is left unanswered, and the longest time.
 const DELAY_STEP: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
+/// How long a peer may be silent before the system asks whether it is there, how long it waits for an answer, and how often it asks.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(15);
+const KEEPALIVE_TRIES: u32 = 4;
 /// How long accepting rests after it failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -136,6 +142,21 @@ impl Connections {
             id,
             address,
             displaced,
+        }
+    }
+
+    /// Prepares a TCP connection that was accepted: small messages are sent at once, and a peer that is gone without a word, such as
+    /// a phone out of reach, is noticed within some minutes also while nothing is said.
+    pub fn prepare(socket: impl AsFd) {
+        let prepared = || {
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            sockopt::set_socket_keepalive(&socket, true)?;
+            sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_PAUSE)?;
+            sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_TRIES)
+        };
+        if let Err(error) = prepared() {
+            tracing::debug!(%error, "an option of a connection could not be set");
         }
     }
 
@@ -265,6 +286,16 @@ fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_is_gone_is_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        Connections::prepare(&socket);
+        assert!(sockopt::socket_keepalive(&socket).unwrap() && sockopt::tcp_nodelay(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), KEEPALIVE_IDLE);
+    }
 
     fn connections() -> Connections {
         let connections = Connections::default();

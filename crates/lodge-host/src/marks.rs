@@ -2,7 +2,7 @@
 //! host's registers, so they never change a session's position in a list.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -17,8 +17,10 @@ use crate::{
 
 /// The text that somebody is typing is written at most so often.
 const DRAFT_PAUSE: Duration = Duration::from_secs(1);
-/// How many clients are remembered.
+/// How many clients are remembered. Clients choose their names, so beyond that the one that was here first is forgotten.
 const CLIENTS: usize = 10_000;
+/// The longest name of a client that is remembered, in bytes.
+const CLIENT_NAME: usize = 256;
 
 /// What is kept of one session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -100,6 +102,8 @@ pub struct SessionMarks {
     drafts: Register<MessageTemplate>,
     client_data: Register<BTreeMap<String, String>>,
     clients: Register<KnownClient>,
+    /// Their names, the one that was here last at the end.
+    recent_clients: Mutex<VecDeque<String>>,
     carried: Register<Vec<CarriedMessage>>,
     /// From the names that makers chose to the ids of sessions. Held while marks are changed.
     by_address: Mutex<HashMap<String, String>>,
@@ -117,13 +121,12 @@ impl SessionMarks {
             let marks = Register::<Marks>::new(registers, "marks");
             let known = marks.list().into_iter();
             let by_address = known.filter_map(|(id, marks)| Some((marks.address?, id))).collect();
-            let clients = Register::new(registers, "client");
-            let remembered: Vec<(String, KnownClient)> = clients.list();
-            if remembered.len() > CLIENTS {
-                for (id, _) in remembered {
-                    // One that stays is known, and that is all.
-                    let _ = clients.remove(&id);
-                }
+            let clients = Register::<KnownClient>::new(registers, "client");
+            let mut recent_clients = VecDeque::from(clients.ids_by_age());
+            let too_many = recent_clients.len().saturating_sub(CLIENTS);
+            for id in recent_clients.drain(..too_many) {
+                // One that stays is known, and that is all.
+                let _ = clients.remove(&id);
             }
             Self {
                 marks,
@@ -132,6 +135,7 @@ impl SessionMarks {
                 drafts: Register::new(registers, "draft"),
                 client_data: Register::new(registers, "client_data"),
                 clients,
+                recent_clients: Mutex::new(recent_clients),
                 carried: Register::new(registers, CARRIED),
                 by_address: Mutex::new(by_address),
                 typing: Mutex::default(),
@@ -310,8 +314,20 @@ impl SessionMarks {
         self.clients.get(client)
     }
 
-    /// Remembers a client.
+    /// Remembers a client, if its name is not too long.
     pub fn remember_client(&self, client: &str, known: &KnownClient) {
+        if client.len() > CLIENT_NAME {
+            return;
+        }
+        let mut recent = self.recent_clients.lock();
+        recent.retain(|other| other != client);
+        recent.push_back(client.to_owned());
+        if recent.len() > CLIENTS
+            && let Some(oldest) = recent.pop_front()
+            && let Err(error) = self.clients.remove(&oldest)
+        {
+            tracing::warn!(client = oldest, %error, "a client cannot be forgotten");
+        }
         if let Err(error) = self.clients.set(client, known) {
             tracing::warn!(client, %error, "a client cannot be remembered");
         }
@@ -326,6 +342,25 @@ mod tests {
     fn open(dir: &std::path::Path) -> Arc<SessionMarks> {
         let registers: Arc<dyn Registers> = Arc::new(FileRegisters::open(dir.join("r"), false).unwrap());
         SessionMarks::new(&registers)
+    }
+
+    #[test]
+    fn so_many_clients_are_remembered_and_the_newest_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let marks = open(dir.path());
+        let known = KnownClient::default();
+        marks.remember_client(&"x".repeat(CLIENT_NAME + 1), &known);
+        for number in 0..CLIENTS + 2 {
+            marks.remember_client(&number.to_string(), &known);
+            marks.remember_client("always", &known);
+        }
+        assert_eq!(marks.clients.list().len(), CLIENTS);
+        for marks in [&marks, &open(dir.path())] {
+            let is_known = |name: &str| marks.client(name).is_some();
+            assert!(is_known("always") && is_known(&(CLIENTS + 1).to_string()));
+            assert!(!is_known("0") && !is_known("1") && !is_known("2"));
+            assert!(is_known("3"));
+        }
     }
 
     #[tokio::test]

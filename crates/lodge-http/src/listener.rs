@@ -42,8 +42,7 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener, _) => {
                 let (stream, peer) = listener.accept().await?;
-                // Answers and deltas are small and each is waited for.
-                let _ = stream.set_nodelay(true);
+                Connections::prepare(&stream);
                 Stream::Tcp(stream, peer.ip())
             }
             Self::Unix(listener) => Stream::Unix(listener.accept().await?.0),

@@ -312,11 +312,12 @@ async fn watch_over(
 /// Ends a jailed command that takes too long, prints too much or uses too much.
 async fn hold_to_bounds(shell: Arc<Shell>) {
     let bounds = JailBounds::here();
+    let Some(jail) = &shell.jail else { return };
     let exceeded = tokio::select! {
         _ = shell.exited() => return,
         () = tokio::time::sleep(JAILED_TIME) => "it took longer than 120 seconds",
         () = shell.has_printed(JAILED_OUTPUT) => "it printed more than 16 MB",
-        exceeded = exceeds(&shell.group, &bounds) => exceeded,
+        exceeded = exceeds(&shell.group, &bounds, jail.dir()) => exceeded,
     };
     let _ = shell.exceeded.set(exceeded);
     shell.group.kill();

@@ -247,9 +247,8 @@ impl SessionTools {
         let environment = self.environment();
         let jail = match (how, &self.launcher) {
             (How::Jailed { read }, Some(launcher)) if self.can_jail() => {
-                let roots = [&cx.cwd].into_iter().chain(&*cx.readable).chain(read);
-                let roots: Vec<PathBuf> = roots.cloned().collect();
-                Some(Jail::new(launcher, &self.dir, &roots, &environment).map_err(failed)?)
+                let roots: Vec<PathBuf> = [&cx.cwd].into_iter().chain(&*cx.readable).cloned().collect();
+                Some(Jail::new(launcher, &self.dir, &roots, read, &environment).map_err(failed)?)
             }
             // What is left to run unasked there is harmless without one.
             (How::Jailed { .. }, _) => Some(Jail::open(&self.dir, &environment).map_err(failed)?.0),

@@ -110,7 +110,8 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
             text = format!("{text}{between}{cause}");
         }
     }
-    text
+    // Causes quote files and answers of others.
+    lodge_terminal::plain(&text)
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode> {

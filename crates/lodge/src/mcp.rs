@@ -168,7 +168,7 @@ async fn tell_progress(servers: &Servers) {
             eprintln!(
                 "… {} s: waiting for {} (a server may install itself when it first starts)",
                 begun.elapsed().as_secs(),
-                starting.join(", ")
+                lodge_terminal::plain(&starting.join(", "))
             );
         }
     }

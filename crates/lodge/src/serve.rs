@@ -456,6 +456,11 @@ fn stopped() -> Result<impl Future<Output = AbortReason>> {
 
 /// Prints a line on standard output, if anybody still reads it.
 pub(crate) fn print_line(line: &str) {
+    print_styled(&lodge_terminal::plain(line));
+}
+
+/// Prints a line of Lodge's own that steers the terminal. Nothing of anybody else's may be in it.
+pub(crate) fn print_styled(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{line}");

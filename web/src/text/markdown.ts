@@ -32,14 +32,19 @@ export interface Placed {
   block: Block;
 }
 
-const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/;
+// Whoever wrote the text may want reading it to take for ever: no part of these patterns can match what the next one can.
+const FENCE = /^( {0,3})(`{3,}|~{3,})([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})(?=\s|$)/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
 const QUOTE = /^ {0,3}>\s?/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)/;
 const DELIMITERS = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 /** Lists in quotes in lists: nobody writes more, and somebody may try to. */
 const DEPTH = 12;
+/** How far the end of something that was opened is looked for, in characters, and how many ends are tried. */
+const REACH = 4096;
+const LABEL = 1024;
+const ENDS = 64;
 
 interface Line {
   text: string;
@@ -58,6 +63,15 @@ function linesOf(source: string, from: number): Line[] {
 
 const indent = (text: string) => text.length - text.trimStart().length;
 const blank = (text: string) => text.trim() === "";
+
+/** A heading without the marks around it. */
+function headingOf(text: string): string {
+  const inner = text.trim();
+  let end = inner.length;
+  while (inner[end - 1] === "#") end--;
+  const closed = end === 0 || (end < inner.length && /\s/.test(inner[end - 1]!));
+  return closed ? inner.slice(0, end).trimEnd() : inner;
+}
 
 function cells(text: string): string[] {
   const found: string[] = [];
@@ -119,7 +133,7 @@ function blocksOf(lines: Line[], depth: number): Placed[] {
     }
     const heading = HEADING.exec(text);
     if (heading) {
-      put(start, { kind: "heading", level: heading[1]!.length, children: inlineOf(heading[2] ?? "") });
+      put(start, { kind: "heading", level: heading[1]!.length, children: inlineOf(headingOf(text.slice(heading[0].length))) });
       i++;
       continue;
     }
@@ -159,7 +173,7 @@ function blocksOf(lines: Line[], depth: number): Placed[] {
           const row = cells(lines[i]!.text);
           rows.push(head.map((_, column) => inlineOf(row[column] ?? "")));
         }
-        put(start, { kind: "table", align, head: head.map(inlineOf), rows });
+        put(start, { kind: "table", align, head: head.map((cell) => inlineOf(cell)), rows });
         continue;
       }
     }
@@ -183,6 +197,8 @@ function listOf(lines: Line[], from: number, first: RegExpExecArray, depth: numb
   const base = first[1]!.length;
   const items: ListItem[] = [];
   let i = from;
+  // The next line that is not blank, as far as it was looked for.
+  let full = from;
   while (i < lines.length) {
     const marker = ITEM.exec(lines[i]!.text);
     const fits = marker && /\d/.test(marker[2]!) === ordered && (ordered || marker[2] === kind) && indent(lines[i]!.text) < base + 2;
@@ -193,7 +209,8 @@ function listOf(lines: Line[], from: number, first: RegExpExecArray, depth: numb
       const { text, start } = lines[i]!;
       if (blank(text)) {
         // A blank line belongs to the item only if more of the item follows.
-        const more = lines.slice(i + 1).find((line) => !blank(line.text));
+        if (full <= i) for (full = i + 1; full < lines.length && blank(lines[full]!.text); ) full++;
+        const more = lines[full];
         if (!more || indent(more.text) < Math.min(width, base + 2)) break;
         inner.push({ text: "", start });
       } else if (indent(text) >= Math.min(width, base + 2)) inner.push({ text: text.slice(Math.min(width, indent(text))), start });
@@ -228,6 +245,7 @@ export function safeImage(src: string): string | undefined {
   return IMAGE.test(src) ? src : undefined;
 }
 
+const DATA = /(data:image\/[a-z+]+;base64,[\w+/=]*)\)/y;
 const PLAIN = /[\\`*_~[\]!<&h\n]/g;
 const ESCAPED = /[!-/:-@[-`{-~]/;
 const ENTITIES: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&nbsp;": "\u00a0", "&#39;": "'" };
@@ -235,10 +253,12 @@ const ENTITIES: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">
 /** Parses the inline content of a paragraph. */
 export function inlineOf(source: string, depth = 0): Inline[] {
   const out: Inline[] = [];
+  // Plain text: finished lines, and the one that is read.
+  let lines = "";
   let text = "";
   const flush = () => {
-    if (text) out.push({ kind: "text", text });
-    text = "";
+    if (lines || text) out.push({ kind: "text", text: lines + text });
+    lines = text = "";
   };
   const put = (inline: Inline) => {
     flush();
@@ -256,10 +276,13 @@ export function inlineOf(source: string, depth = 0): Inline[] {
     i = found.index;
     const char = source[i]!;
     if (char === "\n") {
-      const hard = / {2,}$/.test(text) || text.endsWith("\\");
-      text = text.replace(/\\$|\s+$/, "");
+      const hard = text.endsWith("  ") || text.endsWith("\\");
+      text = text.endsWith("\\") ? text.slice(0, -1) : text.trimEnd();
       if (hard) put({ kind: "break" });
-      else text += "\n";
+      else {
+        lines += `${text}\n`;
+        text = "";
+      }
       i++;
     } else if (char === "\\") {
       const next = source[i + 1];
@@ -326,8 +349,8 @@ export function inlineOf(source: string, depth = 0): Inline[] {
       const entity = /^&(?:amp|lt|gt|quot|nbsp|#39);/.exec(source.slice(i, i + 8));
       text += entity ? ENTITIES[entity[0]] : char;
       i += entity ? entity[0].length : 1;
-    } else if (char === "h" && /^https?:\/\//.test(source.slice(i, i + 8)) && !/\w$/.test(text)) {
-      let href = /^[^\s<>"'`]+/.exec(source.slice(i))![0].replace(/[.,;:!?*_~]+$/, "");
+    } else if (char === "h" && /^https?:\/\//.test(source.slice(i, i + 8)) && !/\w/.test(source[i - 1] ?? "")) {
+      let href = /^[^\s<>"'`]+/.exec(source.slice(i, i + REACH))![0].replace(/[.,;:!?*_~]+$/, "");
       // A bracket at the end belongs to the sentence, unless it was opened in the address.
       while (/[)\]]$/.test(href) && !href.includes(href.endsWith(")") ? "(" : "[")) href = href.slice(0, -1);
       put({ kind: "link", href, children: [{ kind: "text", text: href }] });
@@ -356,7 +379,9 @@ function emphasis(source: string, at: number, depth: number): { inline: Inline; 
   const after = source[at + run.length];
   if (after === undefined || /\s/.test(after)) return undefined;
   if (char === "_" && /[\p{L}\p{N}]/u.test(source[at - 1] ?? " ")) return undefined;
-  for (let end = source.indexOf(run, at + run.length); end >= 0; end = source.indexOf(run, end + 1)) {
+  const near = source.slice(0, at + REACH);
+  let tried = 0;
+  for (let end = near.indexOf(run, at + run.length); end >= 0 && tried < ENDS; end = near.indexOf(run, end + 1), tried++) {
     if (source[end - 1] === "\\" || /\s/.test(source[end - 1]!) || end === at + run.length) continue;
     let last = end + run.length;
     // Of a longer run at the end the last marks are the closing ones.
@@ -379,7 +404,7 @@ function emphasis(source: string, at: number, depth: number): { inline: Inline; 
 function linkAt(source: string, at: number): { label: string; target: string; end: number } | undefined {
   let level = 0;
   let close = -1;
-  for (let i = at; i < source.length && i < at + 4096; i++) {
+  for (let i = at; i < source.length && i < at + LABEL; i++) {
     const char = source[i]!;
     if (char === "\\") i++;
     else if (char === "[") level++;
@@ -389,8 +414,12 @@ function linkAt(source: string, at: number): { label: string; target: string; en
     }
   }
   if (close < 0 || source[close + 1] !== "(") return undefined;
+  // An image may be in its own address.
+  DATA.lastIndex = close + 2;
+  const data = DATA.exec(source);
+  if (data) return { label: source.slice(at + 1, close), target: data[1]!, end: DATA.lastIndex };
   let parens = 0;
-  for (let i = close + 1; i < source.length; i++) {
+  for (let i = close + 1; i < source.length && i < close + REACH; i++) {
     const char = source[i]!;
     if (char === "\\") i++;
     else if (char === "\n") return undefined;

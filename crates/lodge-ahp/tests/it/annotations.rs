@@ -124,10 +124,7 @@ async fn remarks_are_kept_before_they_are_seen_and_a_damaged_line_costs_only_its
     lines.push_str("{\"key\":\"annotations\n");
     std::fs::write(&registers, &lines).unwrap();
     house.start().await;
-    assert_eq!(
-        std::fs::read_to_string(registers.with_extension("damaged")).unwrap(),
-        lines
-    );
+    assert_eq!(put_aside(&registers), lines);
     let mut a = house.client("a").await;
     let state = a.subscribe(&channel).await["state"].clone();
     assert_eq!(state["annotations"].as_array().unwrap().len(), 2, "{state:#}");

@@ -1,6 +1,12 @@
 //! What the tests share: a host that listens, clients that speak JSON over a raw socket, and mirrors of their state.
 
-use std::{collections::VecDeque, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{SinkExt, StreamExt};
 use lodge_ahp::{Ahp, AhpConfig, Limits, Policy};
@@ -584,6 +590,15 @@ impl Client {
         .await["params"]["action"]
             .clone()
     }
+}
+
+/// What was in a damaged file of registers.
+pub(crate) fn put_aside(file: &Path) -> String {
+    let beginning = format!("{}.damaged-", file.file_stem().unwrap().to_string_lossy());
+    let files = std::fs::read_dir(file.parent().unwrap()).unwrap();
+    let mut names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let name = names.find(|name| name.starts_with(&beginning)).unwrap();
+    std::fs::read_to_string(file.with_file_name(name)).unwrap()
 }
 
 pub(crate) fn turn_started(turn: &str, text: &str) -> Value {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ignore::{WalkBuilder, WalkState};
+use ignore::WalkState;
 use parking_lot::Mutex;
 
 use super::fuzzy::{Word, letters};
@@ -59,12 +59,12 @@ impl Index {
     fn new(root: &Path, hidden: &Path) -> Self {
         let begun = Instant::now();
         let paths = Mutex::new(Vec::new());
-        let mut walk = WalkBuilder::new(root);
         let real = root.canonicalize().unwrap_or_default();
         let hidden = hidden.strip_prefix(real).map(|below| root.join(below));
+        let mut walk = crate::walk(root, move |entry| {
+            entry.file_name() != ".git" && hidden.as_deref() != Ok(entry.path())
+        });
         walk.hidden(false)
-            .require_git(false)
-            .filter_entry(move |entry| entry.file_name() != ".git" && hidden.as_deref() != Ok(entry.path()))
             .threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)));
         walk.build_parallel().run(|| {
             Box::new(|entry| {

@@ -68,6 +68,9 @@ impl Host {
     pub(crate) fn remove_here(&self, id: &str, about: &About, kept: bool) -> Result<bool, HostError> {
         let sessions = self.0.home.sessions();
         let dir = sessions.exists(id).is_ok_and(|there| there).then(|| sessions.dir(id));
+        if let Some(Ok(dir)) = &dir {
+            lodge_tools::sandbox::remove_jails(dir);
+        }
         match sessions.delete(id) {
             Err(LogError::NotFound { .. }) if !kept => return Ok(false),
             Err(LogError::NotFound { .. }) => self.catalogue().forget(id),
@@ -126,6 +129,11 @@ impl Host {
             }
             self.0.live.lock().insert(id.to_owned(), live);
             drop(open);
+            // A shutdown that came meanwhile did not find it.
+            if self.0.stop.is_cancelled() {
+                self.close(id).await;
+                return;
+            }
             if alone {
                 return;
             }

@@ -95,7 +95,9 @@ impl FileRegisters {
 
     /// Keeps a file with lines that nobody can read: what is written next leaves them out.
     fn set_aside(&self, text: &[u8], damaged: usize) {
-        let aside = self.path.with_extension("damaged");
+        // Each damage is kept, also when it is not the first.
+        let now = jiff::Timestamp::now().as_nanosecond();
+        let aside = self.path.with_extension(format!("damaged-{now}"));
         let kept = match replace(&aside, text) {
             Ok(_) => format!("the file as it was is now {}", aside.display()),
             Err(error) => format!("{} cannot be written: {error}", aside.display()),
@@ -322,10 +324,23 @@ mod tests {
         let registers = FileRegisters::open(path.clone(), false).unwrap();
         let keys = |registers: &FileRegisters| all(registers).into_keys().collect::<Vec<_>>();
         assert_eq!(keys(&registers), ["a", "b"]);
-        assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), text);
+        let aside = || {
+            let files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+            let aside = files.filter(|file| file.to_string_lossy().contains("registers.damaged-"));
+            let mut aside: Vec<_> = aside.map(|file| fs::read(file).unwrap()).collect();
+            aside.sort();
+            aside
+        };
+        assert_eq!(aside(), [text]);
         set(&registers, "d", Some(json!(4)));
         drop(registers);
-        assert_eq!(keys(&FileRegisters::open(path, false).unwrap()), ["a", "b", "d"]);
+        assert_eq!(
+            keys(&FileRegisters::open(path.clone(), false).unwrap()),
+            ["a", "b", "d"]
+        );
+        fs::write(&path, "\n").unwrap();
+        FileRegisters::open(path, false).unwrap();
+        assert_eq!(aside(), [b"\n".to_vec(), text.to_vec()], "the first one stays");
     }
 
     #[test]

@@ -92,6 +92,16 @@ impl<T: Serialize + DeserializeOwned> Register<T> {
             .collect()
     }
 
+    /// The ids of all records, in the order in which they were set.
+    pub(crate) fn ids_by_age(&self) -> Vec<String> {
+        let prefix = self.key("");
+        let mut found = self.all.list(&prefix);
+        found.sort_by_key(|(_, entry)| entry.revision);
+        let ids = found.into_iter().map(|(key, _)| key);
+        ids.filter_map(|key| Some(key.get(prefix.len()..)?.to_owned()))
+            .collect()
+    }
+
     pub(crate) fn set(&self, id: &str, record: &T) -> Result<(), RegisterError> {
         let value = serde_json::value::to_raw_value(record)?;
         self.all.set(&self.key(id), Some(value)).map(drop)

@@ -449,3 +449,28 @@ fn missing_object(root: &Path) -> String {
     std::fs::remove_file(root.join(".git/objects").join(first).join(rest)).unwrap();
     oid
 }
+
+/// A cloned folder chooses what its instructions are, and they are sent to the model.
+#[tokio::test]
+async fn instructions_that_rules_hide_or_deny_and_links_out_of_the_folder_do_not_reach_the_model() {
+    let house = house();
+    let work = house.cwd();
+    let secret = house.dir.path().join("secret");
+    std::fs::write(&secret, "outside").unwrap();
+    std::fs::create_dir_all(work.join(".git")).unwrap();
+    std::fs::create_dir_all(work.join("private")).unwrap();
+    std::fs::create_dir_all(work.join(".github/instructions")).unwrap();
+    std::fs::write(work.join("private/key"), "a key").unwrap();
+    std::os::unix::fs::symlink("private/key", work.join("AGENTS.md")).unwrap();
+    std::os::unix::fs::symlink(&secret, work.join("CLAUDE.md")).unwrap();
+    for name in ["a", "hidden", "denied"] {
+        let file = work.join(format!(".github/instructions/{name}.instructions.md"));
+        std::fs::write(file, format!("{name} rules")).unwrap();
+    }
+    let rules = "exclude = [\"private/**\", \"hidden.instructions.md\"]\n[[deny]]\npath = \"denied.instructions.md\"\naccess = \"read\"\n";
+    std::fs::write(house.dir.path().join("home/permissions.toml"), rules).unwrap();
+    let probe = house.session().await;
+    let found = probe.session.instructions().await;
+    let found: Vec<&str> = found.iter().map(|found| found.content.as_str()).collect();
+    assert_eq!(found, ["a rules"]);
+}

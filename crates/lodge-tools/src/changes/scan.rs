@@ -335,19 +335,15 @@ const MANY: usize = 2000;
 /// many entries there are.
 fn walk(root: &Path, skipped: &Path, limits: &Limits, expected: usize) -> Result<(Found, Vec<PathBuf>), TooLarge> {
     let repositories: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
-    let mut builder = WalkBuilder::new(root);
     let (repos, skipped) = (repositories.clone(), skipped.to_owned());
-    builder
-        .hidden(false)
-        .require_git(false)
-        .follow_links(false)
-        .filter_entry(move |entry| {
-            if entry.file_name() == ".git" {
-                repos.lock().extend(entry.path().parent().map(Path::to_owned));
-                return false;
-            }
-            entry.path() != skipped && !is_ours(entry.file_name())
-        });
+    let mut builder = lodge_files::walk(root, move |entry| {
+        if entry.file_name() == ".git" {
+            repos.lock().extend(entry.path().parent().map(Path::to_owned));
+            return false;
+        }
+        entry.path() != skipped && !is_ours(entry.file_name())
+    });
+    builder.hidden(false);
     let found = match expected < MANY {
         true => walk_alone(&builder, limits)?,
         false => walk_together(&mut builder, limits)?,

@@ -22,6 +22,8 @@ use crate::{Environment, paths, spill};
 pub const JAILED_TIME: Duration = Duration::from_secs(120);
 /// Where the private directories of a session are made.
 const JAILS: &str = "temp/jails";
+/// Where they go that a killed host left.
+const OLD_JAILS: &str = "temp/old-jails";
 /// Of what [`run_jailed`] reads, how much.
 const MOST_OUTPUT: u64 = 1 << 20;
 
@@ -36,11 +38,13 @@ pub(crate) struct Jail {
 }
 
 impl Jail {
-    /// A jail for a session that keeps its files in `session` and works in `roots`.
+    /// A jail for a session that keeps its files in `session` and works in `roots`. Its command may read what it names elsewhere
+    /// (`named`), but nothing of the home.
     pub(crate) fn new(
         launcher: &SandboxLauncher,
         session: &Path,
         roots: &[PathBuf],
+        named: &[PathBuf],
         of: &Environment,
     ) -> io::Result<Self> {
         let (mut jail, settings) = Self::open(session, of)?;
@@ -54,6 +58,7 @@ impl Jail {
             .iter()
             .cloned()
             .chain(files)
+            .chain(named.iter().filter_map(|place| paths::real(place).ok()))
             .filter(|place| !inside(place))
             .collect();
         let session = paths::real(session)?;
@@ -67,6 +72,11 @@ impl Jail {
         });
         jail.launcher = launcher.prefix(&spec);
         Ok(jail)
+    }
+
+    /// The directory that everything is in that the command can write.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// No jail, for a machine that has none: of all that only the variables, and a directory for temporary files.
@@ -88,21 +98,40 @@ impl Jail {
     }
 }
 
-/// Removes what commands of a host that was killed left in their private directories.
+/// Removes what commands of a host that was killed left in their private directories. To be called before the first of this host.
 pub(crate) fn sweep_jails(session: &Path) {
-    let jails = session.join(JAILS);
-    if let Err(error) = std::fs::remove_dir_all(&jails)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, path = %jails.display(), "what commands left in their private directories stays there");
+    let (jails, old) = (session.join(JAILS), session.join(OLD_JAILS));
+    let _ = spill::make_private_dir(&old);
+    let _ = std::fs::rename(jails, old.join(uuid::Uuid::new_v4().simple().to_string()));
+    remove_later(old);
+}
+
+/// Removes everything that commands of a session wrote to their private directories, because the session goes. Blocks.
+pub fn remove_jails(session: &Path) {
+    for place in [JAILS, OLD_JAILS] {
+        remove_now(&session.join(place));
     }
 }
 
 impl Drop for Jail {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            tracing::warn!(%error, path = %self.dir.display(), "what a command wrote to its private directory is left behind");
-        }
+        remove_later(std::mem::take(&mut self.dir));
+    }
+}
+
+/// Removes a directory that commands wrote to. They may have left anything in it, so nobody waits for that.
+fn remove_later(path: PathBuf) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || remove_now(&path))),
+        Err(_) => remove_now(&path),
+    }
+}
+
+fn remove_now(path: &Path) {
+    if let Err(error) = lodge_files::remove_directory(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, path = %path.display(), "what a command wrote to its private directory is left behind");
     }
 }
 
@@ -123,7 +152,7 @@ pub fn run_jailed(
     program: &str,
     time: Duration,
 ) -> io::Result<(i32, String)> {
-    let jail = Jail::new(launcher, session, roots, &Environment::default())?;
+    let jail = Jail::new(launcher, session, roots, &[], &Environment::default())?;
     let [exe, arguments @ ..] = jail.launcher.as_slice() else {
         return Err(io::ErrorKind::NotFound.into());
     };

@@ -135,11 +135,20 @@ fn close_network() -> Result<(), SandboxError> {
     let filter = || -> Result<BpfProgram, seccompiler::BackendError> {
         let foreign = SeccompRule::new(vec![other_than(libc::AF_UNIX)?, other_than(libc::AF_NETLINK)?])?;
         let rules = [(libc::SYS_socket, vec![foreign]), (libc::SYS_io_uring_setup, vec![])];
+        let rules = rules
+            .into_iter()
+            .flat_map(|(call, rule)| with_x32(call).map(move |call| (call, rule.clone())));
         let refuse = SeccompAction::Errno(libc::EACCES as u32);
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-        SeccompFilter::new(rules.into(), SeccompAction::Allow, refuse, arch)?.try_into()
+        SeccompFilter::new(rules.collect(), SeccompAction::Allow, refuse, arch)?.try_into()
     };
     seccompiler::apply_filter(&filter().map_err(setup)?).map_err(setup)
+}
+
+/// The numbers of a system call. On x86-64 a kernel may also know it under its x32 number, with this bit, for the same architecture.
+fn with_x32(call: libc::c_long) -> impl Iterator<Item = libc::c_long> {
+    let x32 = cfg!(target_arch = "x86_64").then_some(call | 0x4000_0000);
+    [call].into_iter().chain(x32)
 }
 
 /// Enters the jail of commands that nobody approved.

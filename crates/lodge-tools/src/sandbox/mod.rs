@@ -37,7 +37,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) use bounds::{JailBounds, exceeds};
-pub use jail::{JAILED_TIME, run_jailed};
+pub use jail::{JAILED_TIME, remove_jails, run_jailed};
 pub(crate) use jail::{Jail, sweep_jails};
 pub use launcher::SandboxLauncher;
 pub(crate) use verdict::blames_jail;

@@ -121,6 +121,26 @@ fn local_sockets_stay_open_when_the_network_is_closed() {
     assert_eq!(made.join().unwrap(), (true, true));
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_x32_names_of_system_calls_open_no_network() {
+    if !can_close_network() || std::process::Command::new("perl").args(["-e", "1"]).status().is_err() {
+        eprintln!("the network cannot be closed here, or there is no perl");
+        return;
+    }
+    let spec = WritableSpec {
+        write: vec![],
+        approved: vec![],
+        network: false,
+        home: None,
+        own: vec![],
+    };
+    // socket(AF_INET, SOCK_STREAM, 0); 13 is EACCES. A kernel without x32 would say ENOSYS to those who reach it.
+    let call = "perl -e 'exit(syscall(0x40000029, 2, 1, 0) < 0 && $!+0 == 13 ? 0 : 1)'";
+    let (refused, output) = sandboxed(spec, call.to_owned());
+    assert!(refused, "{output}");
+}
+
 #[test]
 fn a_launcher_names_what_the_command_may_do() {
     let launcher = SandboxLauncher {

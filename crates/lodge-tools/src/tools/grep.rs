@@ -22,6 +22,8 @@ pub(super) struct Grep;
 const MAX_LINE: usize = 2000;
 /// More than this is not collected: nobody reads it, and a file with it is of little use.
 const MAX_TEXT: usize = 4 << 20;
+/// A file with a longer line, or a longer one that is searched as a whole, is left out.
+const MAX_HEAP: usize = 64 << 20;
 
 #[derive(Deserialize)]
 struct Arguments {
@@ -165,6 +167,7 @@ impl Found {
         let searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .line_number(true)
+            .heap_limit(Some(MAX_HEAP))
             .multi_line(args.multiline)
             .before_context(before)
             .after_context(after)

@@ -23,6 +23,8 @@ pub(crate) struct Bench {
     pub(crate) number_lines: bool,
     pub(crate) rules: RuleCheck,
     pub(crate) editor: Option<Arc<dyn Editor>>,
+    /// Where the session keeps its files, when that is elsewhere than usual.
+    pub(crate) session_dir: Option<PathBuf>,
 }
 
 impl Bench {
@@ -38,6 +40,7 @@ impl Bench {
             number_lines: true,
             rules: Arc::new(|_| Decision::Ask { why: None }),
             editor: None,
+            session_dir: None,
         }
     }
 
@@ -65,7 +68,10 @@ impl Bench {
             cwd: self.work(),
             roots: [self.work()].into(),
             readable: [self.work()].into(),
-            session_dir: self.dir.path().join("session"),
+            session_dir: self
+                .session_dir
+                .clone()
+                .unwrap_or_else(|| self.dir.path().join("session")),
             max_output_bytes: self.max_output_bytes,
             number_lines: self.number_lines,
             out: OutputSink::new(move |update| updates.lock().unwrap().push(update)),

@@ -1,4 +1,7 @@
-use lodge_tools::{SessionTools, rules::Exclusions};
+use lodge_tools::{
+    SessionTools,
+    rules::{Exclusions, Policy, RuleSet},
+};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
@@ -116,6 +119,39 @@ async fn excluded_files_are_not_found() {
     )
     .await;
     check(&bench, "glob", &[(json!({"pattern": "src/*"}), "./src/a.rs")]).await;
+}
+
+/// The session works above the home.
+#[tokio::test]
+async fn searches_find_nothing_in_the_home_but_the_sessions_own_files() {
+    let mut bench = Bench::new();
+    let home = bench.work().join("home");
+    for (path, text) in [
+        ("home/token", "hello"),
+        ("home/session-state/one/files/note", "hello"),
+        ("home/session-state/two/events.jsonl", "hello"),
+        ("mine", "hello"),
+    ] {
+        bench.file(path, text);
+    }
+    let rules = RuleSet::load(&home, &bench.work(), Policy::default()).unwrap();
+    bench.state = SessionTools::new(home.join("session-state/one"))
+        .with_exclusions(rules.unsearchable())
+        .into();
+    check(
+        &bench,
+        "grep",
+        &[
+            (json!({"pattern": "hello"}), "./mine"),
+            (json!({"pattern": "hello", "path": "home"}), "No matches found."),
+            (json!({"pattern": "hello", "path": "home/token"}), "No matches found."),
+        ],
+    )
+    .await;
+    check(&bench, "glob", &[(json!({"pattern": "**/*"}), "./mine")]).await;
+    bench.session_dir = Some(home.join("session-state/one"));
+    let found = bench.text("grep", json!({"pattern": "hello", "path": "home"})).await;
+    assert_eq!(found, "home/session-state/one/files/note");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     cli::{DevicesCommand, PairArgs},
     host_file,
-    serve::print_line,
+    serve::{print_line, print_styled},
 };
 use lodge_terminal::plain;
 
@@ -44,7 +44,7 @@ pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {
     print_line("");
     if std::io::stdout().is_terminal() {
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        print_line(&code(&url, coloured)?);
+        print_styled(&code(&url, coloured)?);
     }
     print_line(&format!(
         "It works once, within 10 minutes. The device gets the role {}.",

@@ -149,3 +149,39 @@ fn the_doctor_sees_that_a_host_was_killed() {
     let (_, killed) = page(&home, "Host");
     assert!(killed.contains("no host is running"), "{killed}");
 }
+
+/// A folder is anybody's: what stands in it is shown, and steers no terminal.
+#[test]
+fn what_a_folder_brings_steers_no_terminal() {
+    let home = Home::new();
+    let escape = "\u{1b}]0;title\u{7}\u{202e}";
+    let put = |path: &str, text: &str| {
+        let path = home.work().join(path);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    };
+    let odd =
+        serde_json::json!({"mcpServers": {"a": {"type": escape}, "b": {"url": escape}, "c": {"command": escape}}});
+    put(".mcp.json", &odd.to_string());
+    put(
+        &format!(".github/skills/{escape}/SKILL.md"),
+        &format!("---\nname: {escape}\n---\nDo.\n"),
+    );
+    put(".github/agents/x.md", &format!("---\nname: \"{escape}\"\n---\nDo.\n"));
+    fs::create_dir_all(home.path()).expect("a home");
+    fs::write(home.path().join("mcp-config.json"), odd.to_string()).expect("a file");
+    home.run(["trust", "."]);
+    let check = |command: &[&str]| {
+        let done = home.run(command);
+        let text = done.stdout() + &done.stderr;
+        assert!(
+            !text.is_empty() && !text.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+            "{command:?}: {text:?}"
+        );
+    };
+    for command in [&["doctor"][..], &["mcp"], &["mcp", "check"], &["mcp", "login", escape]] {
+        check(command);
+    }
+    put(".lodge/permissions.toml", &format!("\"{escape}\" = ["));
+    check(&["doctor"]);
+}

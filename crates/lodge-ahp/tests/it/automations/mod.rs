@@ -319,8 +319,7 @@ async fn automations_are_kept_and_a_damaged_record_takes_nothing_else_with_it() 
     assert_eq!(state["entries"][0]["resource"], second);
     // The file as it was is put aside, and what takes the place of a record does not write over it.
     a.automate(ONE, &manual("say another")).await;
-    let aside = file.with_extension("damaged");
-    assert_eq!(std::fs::read_to_string(aside).unwrap(), damaged);
+    assert_eq!(put_aside(&file), damaged);
     house.restart().await;
     let mut a = house.client("a").await;
     assert_eq!(a.entry(ONE).await["definition"]["message"]["text"], "say another");
