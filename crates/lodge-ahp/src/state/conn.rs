@@ -138,6 +138,18 @@ struct Calls {
     waiting: HashMap<u64, oneshot::Sender<RpcResult>>,
 }
 
+/// A request of the host that waits for the client. Dropped, it waits no more, also when its asker gave up early.
+struct Waiting<'a> {
+    conn: &'a Conn,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.conn.calls.lock().waiting.remove(&self.id);
+    }
+}
+
 impl std::fmt::Debug for Conn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Conn")
@@ -267,6 +279,7 @@ impl Conn {
             calls.waiting.insert(id, sender);
             id
         };
+        let _waiting = Waiting { conn: self, id };
         self.push(Frame::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
         )));
@@ -274,7 +287,6 @@ impl Conn {
             answer = tokio::time::timeout(patience, answer) => answer,
             () = self.ended() => return Err(gone()),
         };
-        self.calls.lock().waiting.remove(&id);
         match answer {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(gone()),
@@ -353,6 +365,21 @@ mod tests {
         let mut frames = VecDeque::new();
         assert_eq!(conn.take(&mut frames).await, Err(Closing::TooSlow));
         assert!(frames.is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_whose_askers_gave_up_take_no_room() {
+        let conn = Conn::new(1, 1 << 20, Admission::owner());
+        for _ in 0..=CALLS {
+            let mut call = Box::pin(conn.call("resourceRead", "{}", Duration::from_secs(3600)));
+            assert!(futures_util::poll!(&mut call).is_pending());
+            // Its turn was cancelled.
+            drop(call);
+        }
+        let (result, ()) = tokio::join!(conn.call("resourceRead", "{}", Duration::from_secs(3600)), async {
+            conn.answered(Some(CALLS as u64 + 2), Ok(Box::default()));
+        });
+        assert!(result.is_ok(), "{result:?}");
     }
 
     #[tokio::test]
