@@ -314,6 +314,23 @@ async fn a_chat_can_become_a_session_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_session_that_cannot_be_deleted_goes_on_for_those_who_are_subscribed() {
+    let (house, mut a, session, chat) = at_home().await;
+    let mut b = house.client("b").await;
+    b.subscribe(&session).await;
+    b.subscribe(&chat).await;
+    a.turn(&chat, "t1", "say one").await;
+    let dispose = a.request("disposeSession", json!({ "channel": session }));
+    house.without_home(dispose).await.unwrap_err();
+    a.turn(&chat, "t2", "say two").await;
+    assert_eq!(b.ends(&chat, "t2").await["type"], "chat/turnComplete");
+    a.request("disposeSession", json!({ "channel": session }))
+        .await
+        .unwrap();
+    assert_eq!(b.code("subscribe", json!({ "channel": session })).await, -32001);
+}
+
+#[tokio::test]
 async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
     let (house, mut a, session, default) = at_home().await;
     a.turn(&default, "t0", "/rename The session").await;
