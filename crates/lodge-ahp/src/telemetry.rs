@@ -14,7 +14,7 @@ use std::{
 use ahp_types::state::TelemetryCapabilities;
 use lodge_events::Event;
 use lodge_telemetry::{
-    METRICS, Notes, Secrets, TRACES, Taken,
+    METRICS, Noted, Notes, Secrets, TRACES, Taken,
     otlp::{self, LEVELS, now},
 };
 use parking_lot::Mutex;
@@ -100,11 +100,17 @@ impl Telemetry {
     /// Something happened in a session.
     pub(crate) fn events(&self, session: &Uri, events: &[Event]) {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted != 0 {
-            let mut notes = self.notes.lock();
-            for event in events {
-                notes.event(session, event, wanted, &self.secrets);
-            }
+        if wanted == 0 {
+            return;
+        }
+        // All sessions share the notes: what takes time is done before, and deltas do not come here.
+        let noted: Vec<_> = events.iter().filter_map(Noted::read).collect();
+        if noted.is_empty() {
+            return;
+        }
+        let mut notes = self.notes.lock();
+        for noted in &noted {
+            notes.event(session, noted, wanted, &self.secrets);
         }
     }
 }
