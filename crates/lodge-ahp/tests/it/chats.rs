@@ -400,6 +400,25 @@ async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
     );
 }
 
+#[tokio::test]
+async fn a_fork_leaves_the_chats_of_sub_agents_to_the_chat_that_started_them() {
+    let (mut house, mut a, session, chat) = at_home().await;
+    a.turn(&chat, "t1", "start an agent \"say from below\" then say heard")
+        .await;
+    let fork = json!({ "channel": session, "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": chat, "turnId": "t1" } });
+    a.request("createChat", fork).await.unwrap();
+    let origins = |state: &Value| {
+        let chats = state["chats"].as_array().unwrap().iter();
+        let of_tools = chats.filter(|chat| chat["origin"]["kind"] == "tool");
+        of_tools.map(|chat| chat["origin"]["chat"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(origins(&a.subscribe(&session).await["state"]), [json!(chat)]);
+    drop(a);
+    house.restart().await;
+    let mut b = house.client("b").await;
+    assert_eq!(origins(&b.subscribe(&session).await["state"]), [json!(chat)]);
+}
+
 /// Sub-agents, terminals and large results of a chat are found at their addresses wherever it is moved, also after a restart.
 #[tokio::test]
 async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
