@@ -4,9 +4,9 @@ use ahp_types::StateAction;
 use lodge_host::DecidedFor;
 
 use crate::{
-    customizations::Wish,
+    customizations::ServerRequest,
     talk::{Effect, ForAgent, Setting},
-    terminals::Deed,
+    terminals::TerminalEffect,
 };
 
 /// What is to be done about an accepted action.
@@ -58,15 +58,15 @@ pub(super) enum After {
     ClientGone,
     /// Keep what the person set.
     Keep,
-    Terminal(Deed),
-    /// Files of a changeset were marked as seen.
+    Terminal(TerminalEffect),
+    /// Files of a changeset were marked as reviewed, or not.
     Reviewed,
     /// Annotations changed.
     Annotated,
     /// A customization was turned on or off.
     Decided(String, Vec<(DecidedFor, bool)>),
-    /// Something is wanted of an MCP server.
-    Wished(String, Wish),
+    /// A request to an MCP server.
+    Server(String, ServerRequest),
     /// The directories are others: one is gone, and perhaps another in its place.
     Directories(Option<(String, Option<String>)>),
 }

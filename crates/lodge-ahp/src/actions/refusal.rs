@@ -3,7 +3,10 @@
 use lodge_host::{AgentError, HostError, RegisterError};
 
 use super::{directories::MOST_DIRECTORIES, session::TITLE, settings::ROOM};
-use crate::terminals::TerminalRefusal;
+use crate::{
+    annotations::AnnotationRefusal, customizations::DecisionError, dialect::seed::IncomingError, projection::EditError,
+    state::QuoteError, terminals::TerminalRefusal,
+};
 
 /// Why an action is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +17,7 @@ pub(crate) enum Refusal {
     NoChannel,
     #[error("this host has no action {0}")]
     UnknownAction(String),
-    /// Not named: clients of other dialects call it otherwise.
+    /// The field is not named: clients of other dialects use other names.
     #[error("a field of the action is missing or has the wrong type")]
     WrongField,
     #[error("the action cannot be read: {0}")]
@@ -57,21 +60,18 @@ pub(crate) enum Refusal {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Host(#[from] HostError),
-    /// What other parts of the face say.
-    #[error("{0}")]
-    Said(String),
-}
-
-impl From<String> for Refusal {
-    fn from(said: String) -> Self {
-        Self::Said(said)
-    }
-}
-
-impl From<Refusal> for String {
-    fn from(refusal: Refusal) -> Self {
-        refusal.to_string()
-    }
+    #[error(transparent)]
+    Annotation(#[from] AnnotationRefusal),
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
+    #[error(transparent)]
+    Quote(#[from] QuoteError),
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    #[error(transparent)]
+    Incoming(#[from] IncomingError),
+    #[error(transparent)]
+    Title(#[from] TitleError),
 }
 
 /// About turns, messages that wait, and drafts.
@@ -91,13 +91,13 @@ pub(crate) enum TurnRefusal {
     Busy,
     #[error("a turn is running")]
     StillRunning,
-    #[error("the turn does not end; try again")]
+    #[error("the turn did not stop in time; try again")]
     Unending,
     #[error("no such turn is running")]
     NotRunning,
     #[error("there is no such turn")]
     NoTurn,
-    #[error("a turn needs an id of its own")]
+    #[error("turnId must be new")]
     TurnId,
     #[error("startedAt is not an RFC 3339 time")]
     StartedAt,
@@ -107,9 +107,9 @@ pub(crate) enum TurnRefusal {
     EndUnknown,
     #[error("there is no such queued message")]
     NotQueued,
-    #[error("a message needs an id of its own")]
+    #[error("the message id must be new")]
     MessageId,
-    #[error("a message with this id waits for something else; remove it first")]
+    #[error("a message with this id is already queued; remove it first")]
     WaitsElsewhere,
     #[error("the agent already has this message")]
     Taken,
@@ -157,7 +157,7 @@ pub(crate) enum AnswerRefusal {
     Required(String),
     #[error("the agent no longer waits for this")]
     Over,
-    #[error("this is not a question to a person")]
+    #[error("this is not an open question")]
     NotForPeople,
 }
 
@@ -186,11 +186,14 @@ pub(crate) enum DirectoryRefusal {
     OwnFirst,
 }
 
+/// What a title may not be.
+#[derive(Debug, thiserror::Error)]
+#[error("a title has 1 to {TITLE} characters")]
+pub(crate) struct TitleError;
+
 /// About sessions as a whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionRefusal {
-    #[error("a title has 1 to {TITLE} characters")]
-    Title,
     #[error("the organisation's policy does not allow approving everything")]
     ForbiddenByPolicy,
     #[error("a client can only speak for itself")]
@@ -226,7 +229,7 @@ pub(crate) enum ServiceRefusal {
     NoAutomations,
     #[error("clients cannot dispatch anything here")]
     Nothing,
-    #[error("these changes are not reviewed")]
+    #[error("this changeset has no review marks")]
     NotReviewed,
     #[error("{0} is not among the changes")]
     NotChanged(String),

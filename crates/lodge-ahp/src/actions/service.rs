@@ -18,15 +18,15 @@ pub(super) fn check(
 ) -> Result<Plan, Refusal> {
     match service {
         Service::Terminal(state) => {
-            let deed = terminals::check(inner, dispatch.peer, &dispatch.channel, state, action)?;
+            let effect = terminals::check(inner, dispatch.peer, &dispatch.channel, state, action)?;
             let same = matches!(action, StateAction::TerminalResized(to) if state.cols == Some(to.cols) && state.rows == Some(to.rows));
             Ok(if same {
                 Plan::nothing(NoChange::Echo)
             } else {
-                Plan::default().then(After::Terminal(deed))
+                Plan::default().then(After::Terminal(effect))
             })
         }
-        Service::Changeset(state) => changes(state, dispatch, action),
+        Service::Changeset(state) => changes(inner, state, dispatch, action),
         Service::Annotations(state) => {
             dispatch
                 .face
@@ -40,8 +40,13 @@ pub(super) fn check(
     }
 }
 
-/// Files can be marked as seen, where that is offered. All else is the host's.
-fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction) -> Result<Plan, Refusal> {
+/// Files can be marked as reviewed, where that is offered. All else is the host's.
+fn changes(
+    inner: &Inner,
+    state: &ChangesetState,
+    dispatch: &Dispatch<'_>,
+    action: &StateAction,
+) -> Result<Plan, Refusal> {
     let StateAction::ChangesetFilesReviewChanged(changed) = action else {
         return Err(Refusal::NotFor("changes"));
     };
@@ -56,5 +61,7 @@ fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction
     if changed.files.iter().all(known) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
+    let face = dispatch.face;
+    face.keep_review_marks(inner, &dispatch.channel, state, changed)?;
     Ok(Plan::default().then(After::Reviewed))
 }

@@ -1,17 +1,20 @@
 //! Keeping changesets up to date while somebody listens.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use ahp_types::{
     StateAction,
-    actions::{ChangesetContentChangedAction, ChangesetStatusChangedAction, SessionChangesetsChangedAction},
+    actions::{
+        ChangesetContentChangedAction, ChangesetFilesReviewChangedAction, ChangesetStatusChangedAction,
+        SessionChangesetsChangedAction,
+    },
     state::{ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus, ErrorInfo},
 };
-use lodge_host::{ChangeCounts, HostError, Span};
+use lodge_host::{ChangeCounts, HostError, RegisterError, Span};
 use tokio::sync::Notify;
 
 use super::{Kind, catalogue, files::edit, operations};
@@ -177,27 +180,34 @@ impl Face {
         }
     }
 
-    /// Files of a changeset were marked as seen, or not: that is kept.
-    pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
-        let (Some((session, _)), Some(Service::Changeset(state))) = (Kind::parse(channel), inner.core.service(channel))
-        else {
-            return;
+    /// Saves which files of a changeset are reviewed after an action, before anybody sees it.
+    pub(crate) fn keep_review_marks(
+        &self,
+        inner: &Inner,
+        channel: &str,
+        state: &ChangesetState,
+        changed: &ChangesetFilesReviewChangedAction,
+    ) -> Result<(), RegisterError> {
+        let Some(source) = Kind::parse(channel).and_then(|(session, _)| inner.source(session)) else {
+            return Ok(());
         };
-        let Some(source) = inner.source(session) else { return };
-        let marks: BTreeMap<String, String> = state
-            .files
-            .iter()
-            .filter(|file| file.reviewed == Some(true))
-            .map(|file| (mark_of(channel, file), fingerprint(file)))
-            .collect();
-        let mut reviewed = self.host.marks().reviewed(&source.first);
+        let is_reviewed = |file: &&ChangesetFile| match changed.files.contains(&file.id) {
+            true => changed.reviewed,
+            false => file.reviewed == Some(true),
+        };
+        let reviewed = state.files.iter().filter(is_reviewed);
+        let mut marks = self.host.marks().reviewed(&source.first);
         let prefix = mark_prefix(channel);
-        reviewed.retain(|key, _| !key.starts_with(&prefix));
-        reviewed.extend(marks);
-        if let Err(error) = self.host.marks().set_reviewed(&source.first, &reviewed) {
-            tracing::error!(session = source.first, %error, "cannot save the review marks");
+        marks.retain(|key, _| !key.starts_with(&prefix));
+        marks.extend(reviewed.map(|file| (mark_of(channel, file), fingerprint(file))));
+        self.host.marks().set_reviewed(&source.first, &marks)
+    }
+
+    /// Lets the other changesets of a session show the same review marks.
+    pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
+        if let Some((session, _)) = Kind::parse(channel) {
+            inner.followers.wake(session);
         }
-        inner.followers.wake(session);
     }
 }
 

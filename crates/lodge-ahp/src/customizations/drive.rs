@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Decisions,
-    fetch::{Copied, fetch},
+    fetch::{Copied, FetchError, fetch},
     offer::Offer,
     plugins::{self, Plugin},
     show::{list, uri_of},
@@ -42,12 +42,12 @@ struct Read {
     client: String,
     uri: String,
     nonce: Option<String>,
-    fetched: Result<Copied, String>,
+    fetched: Result<Copied, FetchError>,
 }
 
-/// What somebody wants of an MCP server.
+/// A request to an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ServerRequest {
     Start,
     Stop,
     Background,
@@ -280,18 +280,18 @@ impl Driver {
     }
 
     /// Somebody wants something of an MCP server.
-    pub(crate) async fn wish(&mut self, id: &str, wish: Wish) {
+    pub(crate) async fn request_of_server(&mut self, id: &str, request: ServerRequest) {
         if let (Some(live), Some(name)) = (&self.live, server_of(id)) {
             let mcp = live.session.mcp();
-            match wish {
-                Wish::Start => {
+            match request {
+                ServerRequest::Start => {
                     if mcp.info(name).is_some_and(|info| info.status == Status::Connected) {
                         let _ = mcp.stop(name);
                     }
                     live.session.start_server(name);
                 }
-                Wish::Stop => drop(mcp.stop(name)),
-                Wish::Background => drop(mcp.release()),
+                ServerRequest::Stop => drop(mcp.stop(name)),
+                ServerRequest::Background => drop(mcp.release()),
             }
         }
         self.face.decision_done(&self.chat);

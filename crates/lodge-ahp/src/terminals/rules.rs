@@ -14,7 +14,7 @@ pub(crate) const MAX_TITLE: usize = 256;
 
 /// What an accepted action does beyond the state.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum TerminalEffect {
     /// Types.
     Input(String),
     Resize(u16, u16),
@@ -62,7 +62,7 @@ pub(crate) fn check(
     uri: &str,
     state: &TerminalState,
     action: &StateAction,
-) -> Result<Deed, TerminalRefusal> {
+) -> Result<TerminalEffect, TerminalRefusal> {
     let Some(entry) = inner.terminals.entries.get(uri) else {
         return Err(TerminalRefusal::Over);
     };
@@ -79,26 +79,26 @@ pub(crate) fn check(
             if !terminal.has_room(input.data.len()) {
                 return Err(TerminalRefusal::Unread);
             }
-            Ok(Deed::Input(input.data.clone()))
+            Ok(TerminalEffect::Input(input.data.clone()))
         }
         StateAction::TerminalResized(resized) => {
             runs()?;
             let (cols, rows) = size(resized.cols, resized.rows)?;
-            Ok(Deed::Resize(cols, rows))
+            Ok(TerminalEffect::Resize(cols, rows))
         }
         StateAction::TerminalClaimed(claimed) => {
             holds(inner, peer, &state.claim)?;
             may_hold(inner, &claimed.claim)?;
-            Ok(Deed::Claimed)
+            Ok(TerminalEffect::Claimed)
         }
         StateAction::TerminalTitleChanged(changed) => {
             let length = changed.title.chars().count();
             if length == 0 || length > MAX_TITLE || changed.title.chars().any(char::is_control) {
                 return Err(TerminalRefusal::Title);
             }
-            Ok(Deed::Named)
+            Ok(TerminalEffect::Named)
         }
-        StateAction::TerminalCleared(_) => Ok(Deed::Cleared),
+        StateAction::TerminalCleared(_) => Ok(TerminalEffect::Cleared),
         _ => Err(TerminalRefusal::NotForTerminals),
     }
 }
@@ -150,24 +150,24 @@ pub(crate) fn may_hold(inner: &Inner, claim: &TerminalClaim) -> Result<(), Termi
 
 impl Inner {
     /// Does what an accepted action says.
-    pub(crate) fn do_terminal(&mut self, uri: &str, deed: Deed) {
+    pub(crate) fn do_terminal(&mut self, uri: &str, effect: TerminalEffect) {
         let Some(entry) = self.terminals.entries.get_mut(uri) else {
             return;
         };
         let Some(terminal) = &entry.terminal else { return };
-        match deed {
-            Deed::Input(text) => terminal.write(&text),
-            Deed::Resize(cols, rows) => {
+        match effect {
+            TerminalEffect::Input(text) => terminal.write(&text),
+            TerminalEffect::Resize(cols, rows) => {
                 if let Err(error) = terminal.resize(cols, rows) {
                     tracing::debug!(%error, "a terminal could not be resized");
                 }
             }
-            Deed::Named => {
+            TerminalEffect::Named => {
                 entry.named = true;
                 self.terminals_changed();
             }
-            Deed::Claimed => self.terminals_changed(),
-            Deed::Cleared => entry.kept = 0,
+            TerminalEffect::Claimed => self.terminals_changed(),
+            TerminalEffect::Cleared => entry.kept = 0,
         }
     }
 }
