@@ -96,8 +96,8 @@ impl FileRegisters {
     /// Keeps a file with lines that nobody can read: what is written next leaves them out.
     fn set_aside(&self, text: &[u8], damaged: usize) {
         let aside = self.path.with_extension("damaged");
-        let kept = match replace(&aside, text) {
-            Ok(_) => format!("the file as it was is now {}", aside.display()),
+        let kept = match lodge_files::replace(&aside, text) {
+            Ok(()) => format!("the file as it was is now {}", aside.display()),
             Err(error) => format!("{} cannot be written: {error}", aside.display()),
         };
         tracing::error!(
@@ -113,7 +113,8 @@ impl FileRegisters {
         let is_gone = inner.size > 0 && !self.path.exists();
         if (inner.owed || is_stale || is_gone) && !self.shared {
             let text = inner.text()?;
-            inner.file = Some(replace(&self.path, &text)?);
+            lodge_files::replace(&self.path, &text)?;
+            inner.file = Some(OpenOptions::new().append(true).open(&self.path)?);
             (inner.size, inner.live, inner.owed) = (text.len(), text.len(), false);
         }
         let file = match &mut inner.file {
@@ -249,19 +250,6 @@ fn append(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     sync_folder(path)?;
     Ok(file)
-}
-
-/// Replaces a file as a whole; a reader, also one after a crash, sees the old or the new content. The file, to append to.
-fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(text)?;
-    file.sync_data()?;
-    fs::rename(&new, path)?;
-    append(path)
 }
 
 /// A name that is new in a folder is on the disk only with the folder.
