@@ -256,7 +256,7 @@ const WRITE_IN_THEIR_OWN_WAY: &[(&str, &str)] = &[
     ("lodge-log/src/home_lock.rs", "a lock has no contents that count"),
     (
         "lodge-host/src/registers/file.rs",
-        "appends; it is rewritten by `replace`",
+        "appends; a rewrite takes what was appended meanwhile",
     ),
     // Records of changed files: appended to or named by their hash, and synced before anybody relies on them.
     (
