@@ -1,4 +1,4 @@
-//! Why actions are not accepted, in words for people. Each concern has its own reasons.
+//! Reasons to refuse an action, in words for people.
 
 use lodge_host::{AgentError, HostError, RegisterError};
 
@@ -8,7 +8,7 @@ use crate::{
     state::QuoteError, terminals::TerminalRefusal,
 };
 
-/// Why an action is not accepted.
+/// The reason why an action is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the action has no type")]
@@ -74,7 +74,7 @@ pub(crate) enum Refusal {
     Title(#[from] TitleError),
 }
 
-/// About turns, messages that wait, and drafts.
+/// Refusals about turns, queued messages and drafts.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TurnRefusal {
     #[error("a sub-agent's chat can only be read")]
@@ -119,7 +119,7 @@ pub(crate) enum TurnRefusal {
     Unsaved(#[source] AgentError),
 }
 
-/// About tool calls.
+/// Refusals about tool calls.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallRefusal {
     #[error("there is no such tool call in the running turn")]
@@ -144,7 +144,7 @@ pub(crate) enum CallRefusal {
     ResultNotAsked,
 }
 
-/// About answers to questions.
+/// Refusals about answers to questions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerRefusal {
     #[error("there is no such open question")]
@@ -161,7 +161,7 @@ pub(crate) enum AnswerRefusal {
     NotForPeople,
 }
 
-/// About the directories of sessions and chats.
+/// Refusals about the directories of sessions and chats.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DirectoryRefusal {
     #[error("{0} is not a directory of this host")]
@@ -186,12 +186,12 @@ pub(crate) enum DirectoryRefusal {
     OwnFirst,
 }
 
-/// What a title may not be.
+/// A title is empty or too long.
 #[derive(Debug, thiserror::Error)]
 #[error("a title has 1 to {TITLE} characters")]
 pub(crate) struct TitleError;
 
-/// About sessions as a whole.
+/// Refusals about sessions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionRefusal {
     #[error("the organisation's policy does not allow approving everything")]
@@ -222,7 +222,7 @@ pub(crate) enum SessionRefusal {
     Begun,
 }
 
-/// About channels that are neither chats nor sessions.
+/// Refusals about channels that are neither chats nor sessions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceRefusal {
     #[error("this client's protocol version has no automations")]

@@ -1,4 +1,4 @@
-//! What clients may say about terminals, changesets, annotations and watches.
+//! Rules for actions on terminals, changesets, annotations and watches.
 
 use ahp_types::{StateAction, state::ChangesetState};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{changesets::Kind, face::Inner, state::Service, terminals};
 
-/// The rules of service channels. What stands behind a channel is told by an effect of the plan.
+/// Checks an action on a service channel. An effect of the plan carries it out.
 pub(super) fn check(
     inner: &Inner,
     service: &Service,
@@ -40,7 +40,7 @@ pub(super) fn check(
     }
 }
 
-/// Files can be marked as reviewed, where that is offered. All else is the host's.
+/// Clients may mark files as reviewed where that is offered. All other actions are the host's.
 fn changes(
     inner: &Inner,
     state: &ChangesetState,

@@ -1,4 +1,4 @@
-//! What clients say about automations and their runs. A request changes no state by itself: what comes of it is told to all.
+//! Actions on automations and their runs. A request changes no state by itself: its result is published to all clients.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Face {
         }
     }
 
-    /// The same definition at the same address is no second automation, and its client hears of the first.
+    /// Creates an automation. Repeating the same definition at the same address creates no second one.
     async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), AutomationRefusal> {
         definition::check_address(&create.resource)?;
         definition::check(&create.definition)?;
@@ -97,7 +97,7 @@ impl Face {
         Ok(updated.await?)
     }
 
-    /// Removes an automation and what is known of its runs; their sessions stay. False: there was none.
+    /// Removes an automation and its runs, but not their sessions. False when it does not exist.
     async fn remove_automation(
         &self,
         removed: &AutomationRemovedAction,
@@ -111,7 +111,8 @@ impl Face {
     }
 }
 
-/// Reads an action. The official type takes a known one with a wrong payload for an unknown one; here is said what is wrong.
+/// Reads an action. The official type reads a known action with a wrong payload as an unknown one, so the payload is checked
+/// first.
 fn read(mut action: Value) -> Result<StateAction, AutomationRefusal> {
     fill_lists(&mut action);
     let kind = action["type"].as_str().unwrap_or_default().to_owned();

@@ -23,7 +23,7 @@ use crate::{
     talk::{Draft, Driver},
 };
 
-/// How long a message waits for the plugins that came before it.
+/// How long a message waits for plugins that are still being copied.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a driver holds for it.
@@ -31,13 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Custom {
     plugins: Vec<Plugin>,
     fetching: JoinSet<Read>,
-    /// What the files looked like from which all this comes.
+    /// The files that the customizations come from, as last seen.
     seen: Option<Watched>,
-    /// What persons decided about, so that what they take back is as it was.
+    /// Keys that people decided about, so that a withdrawn decision restores the default.
     decided: BTreeSet<String>,
 }
 
-/// A plugin that was read, or cannot be.
+/// A plugin that was copied, or why it was not.
 struct Read {
     client: String,
     uri: String,
@@ -54,7 +54,7 @@ pub(crate) enum ServerRequest {
 }
 
 impl Custom {
-    /// Resolves when a plugin was read; never while none is.
+    /// Resolves when a plugin was copied. Pending while none is being copied.
     pub(crate) async fn fetched(&mut self) {
         let Some(read) = self.fetching.join_next().await else {
             return std::future::pending().await;
@@ -69,7 +69,7 @@ impl Custom {
         }
     }
 
-    /// Takes over what clients bring now. Answers with the MCP servers of what is gone, if that changed anything.
+    /// Takes the plugins of the current clients. Returns the MCP servers of removed plugins if anything changed.
     fn bring(&mut self, face: &Arc<Face>, clients: &[SessionActiveClient]) -> Option<Vec<String>> {
         let mut before = std::mem::take(&mut self.plugins);
         let mut changed = false;
@@ -152,7 +152,7 @@ impl Driver {
         self.customize().await;
     }
 
-    /// Waits for the plugins that are being read, but not for ever.
+    /// Waits for plugins that are being copied, for a limited time.
     pub(crate) async fn plugins_ready(&mut self) {
         if self.custom.fetching.is_empty() {
             return;
@@ -166,7 +166,7 @@ impl Driver {
         self.customize().await;
     }
 
-    /// Does what persons decided, and shows what there is.
+    /// Applies decisions, and publishes the customizations.
     pub(crate) async fn customize(&mut self) {
         if let Some(session) = self.live.as_ref().map(|live| live.session.clone())
             && let Err(error) = self.decide(&session).await
@@ -279,7 +279,7 @@ impl Driver {
         }
     }
 
-    /// Somebody wants something of an MCP server.
+    /// Carries out a request to an MCP server.
     pub(crate) async fn request_of_server(&mut self, id: &str, request: ServerRequest) {
         if let (Some(live), Some(name)) = (&self.live, server_of(id)) {
             let mcp = live.session.mcp();

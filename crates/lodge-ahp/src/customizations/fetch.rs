@@ -1,5 +1,5 @@
-//! Reading a client's plugin through the client, into a directory of the host's that lives as long as the client does: what
-//! stands in its usual places, and what its manifest names.
+//! Copies a client's plugin to a directory of the host, through the client: the usual parts, and the parts that its manifest
+//! names. The directory is removed when the client goes.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{face::Face, methods::call_client, uri};
 
-/// What is read of every plugin, at its top.
+/// The parts at the top of a plugin that are always copied.
 const PARTS: [&str; 12] = [
     "SKILL.md",
     "skills",
@@ -30,9 +30,9 @@ const PARTS: [&str; 12] = [
     ".claude-plugin",
     "plugin.json",
 ];
-/// What nobody runs from a plugin, and what is too much.
+/// Directories that are never copied.
 const NEVER: [&str; 2] = ["node_modules", ".git"];
-/// How hooks and servers name the directory that their plugin is in.
+/// The variable with which hooks and servers refer to the directory of their plugin.
 const ITS_ROOT: &str = "PLUGIN_ROOT";
 const DEPTH: usize = 8;
 const FILES: usize = 512;
@@ -66,14 +66,14 @@ impl FetchError {
     }
 }
 
-/// A plugin's copy. The directory goes with whoever holds this.
+/// A copy of a plugin. Dropping it removes the directory.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) plugin: Plugin,
     _dir: Scratch,
 }
 
-/// Where plugins are copied to; what an earlier host left there is of no use.
+/// Where plugins are copied to. Leftovers of an earlier host can be deleted.
 pub(crate) fn place(home: &Path) -> PathBuf {
     home.join("ahp/plugins")
 }
@@ -140,12 +140,12 @@ struct Fetch<'a> {
     dir: Scratch,
     files: usize,
     bytes: usize,
-    /// Something in it runs what lies elsewhere in it.
+    /// A hook or server runs files outside the usual parts.
     needs_all: bool,
 }
 
 impl Fetch<'_> {
-    /// Reads what the plugin says of itself, and what that names.
+    /// Reads the manifest, and copies the parts that it names.
     async fn described(&mut self) -> Result<Plugin, FetchError> {
         let plugin = lodge_host::read_plugin(self.dir.path().to_owned()).await;
         let plugin = plugin.map_err(FetchError::Invalid)?;
@@ -163,7 +163,7 @@ impl Fetch<'_> {
         })
     }
 
-    /// Copies what the plugin names.
+    /// Copies a part that the manifest names.
     async fn named(&mut self, place: &Path) -> Result<(), FetchError> {
         let parent = place.parent().unwrap_or(Path::new(""));
         let entries = self.list(parent).await?;
@@ -174,7 +174,7 @@ impl Fetch<'_> {
         self.take(&entry, place.to_owned()).await
     }
 
-    /// Copies a file, or a directory with all that is in it. What is there already stays.
+    /// Copies a file, or a directory with its contents. Skips files that were copied before.
     async fn take(&mut self, entry: &Entry, path: PathBuf) -> Result<(), FetchError> {
         if !is_plain(&entry.name) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What clients may say about a terminal.
+//! Rules for actions on terminals.
 
 use ahp_types::{
     StateAction,
@@ -7,22 +7,22 @@ use ahp_types::{
 
 use crate::{face::Inner, state::Peer};
 
-/// No screen is larger.
+/// The largest number of rows or columns.
 pub(crate) const MAX_SIDE: i64 = 5000;
-/// A title is a line.
+/// The most characters of a title, which is one line.
 pub(crate) const MAX_TITLE: usize = 256;
 
-/// What an accepted action does beyond the state.
+/// What an accepted action does beside changing the state.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TerminalEffect {
-    /// Types.
+    /// Bytes for the shell.
     Input(String),
     Resize(u16, u16),
-    /// A person named it.
+    /// The terminal has a new title.
     Named,
-    /// It has another holder.
+    /// The terminal has another owner.
     Claimed,
-    /// Nothing is left of its past.
+    /// The past output was cleared.
     Cleared,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum TerminalRefusal {
     NoChat,
 }
 
-/// Whether a client may dispatch this, and what it does.
+/// Checks an action of a client, and returns its effect.
 pub(crate) fn check(
     inner: &Inner,
     peer: &Peer,
@@ -103,7 +103,7 @@ pub(crate) fn check(
     }
 }
 
-/// A size that a screen can have.
+/// A valid size of a screen.
 pub(crate) fn size(cols: i64, rows: i64) -> Result<(u16, u16), TerminalRefusal> {
     let side = |side: i64| u16::try_from(side).ok().filter(|_| (1..=MAX_SIDE).contains(&side));
     match (side(cols), side(rows)) {
@@ -149,7 +149,7 @@ pub(crate) fn may_hold(inner: &Inner, claim: &TerminalClaim) -> Result<(), Termi
 }
 
 impl Inner {
-    /// Does what an accepted action says.
+    /// Carries out an accepted action.
     pub(crate) fn do_terminal(&mut self, uri: &str, effect: TerminalEffect) {
         let Some(entry) = self.terminals.entries.get_mut(uri) else {
             return;
