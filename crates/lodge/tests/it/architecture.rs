@@ -303,10 +303,6 @@ const WRITE_IN_THEIR_OWN_WAY: &[(&str, &str)] = &[
     ("lodge-tools/src/sandbox/linux.rs", "a setting of the kernel"),
     // Files of the person, outside the home.
     (
-        "lodge-copilot/src/beneath.rs",
-        "renames a file of a session's workspace for an app",
-    ),
-    (
         "lodge-host/src/commands/builtin.rs",
         "exports to a new file that a person names",
     ),
