@@ -9,12 +9,29 @@ use ahp_types::{
         MessageAnnotationsAttachment, TextPosition, TextRange,
     },
 };
-use lodge_host::{HostError, quote_annotations};
+use lodge_host::{AnnotationError, HostError, quote_annotations};
 
 use crate::{
     face::{Face, Inner},
     state::{Core, Service, Uri},
 };
+
+/// Why an action on annotations is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnnotationRefusal {
+    #[error("there is no annotation {0:?}")]
+    NoAnnotation(String),
+    #[error("there is no entry {0:?}")]
+    NoEntry(String),
+    #[error("say what changes about the annotation")]
+    NoChange,
+    #[error("an annotation has at least one entry: remove the annotation")]
+    LastEntry,
+    #[error("this is not an action for annotations")]
+    NotForAnnotations,
+    #[error(transparent)]
+    Host(#[from] AnnotationError),
+}
 
 /// The channel of a session's annotations.
 pub(crate) fn channel(session: &str) -> String {
@@ -96,11 +113,11 @@ fn summary(session: &str, state: &AnnotationsState) -> AnnotationsSummary {
     }
 }
 
-/// Whether an action is about what is there. `Err` says why not. What annotations may be is the host's to say.
-fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
+/// Checks that an action is about what is there. The host checks what annotations may be.
+fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), AnnotationRefusal> {
     let find = |id: &str| {
         let found = state.annotations.iter().find(|known| known.id == id);
-        found.ok_or_else(|| format!("there is no annotation {id:?}"))
+        found.ok_or_else(|| AnnotationRefusal::NoAnnotation(id.to_owned()))
     };
     match action {
         StateAction::AnnotationsSet(_) => Ok(()),
@@ -111,7 +128,7 @@ fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
                 && updated.resolved.is_none()
                 && updated.origin.is_none();
             match nothing {
-                true => Err("say what changes about the annotation".to_owned()),
+                true => Err(AnnotationRefusal::NoChange),
                 false => Ok(()),
             }
         }
@@ -120,14 +137,14 @@ fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
         StateAction::AnnotationsEntryRemoved(removed) => {
             let known = find(&removed.annotation_id)?;
             if known.entries.iter().all(|entry| entry.id != removed.entry_id) {
-                return Err(format!("there is no entry {:?}", removed.entry_id));
+                return Err(AnnotationRefusal::NoEntry(removed.entry_id.clone()));
             }
             match known.entries.len() {
-                1 => Err("an annotation has at least one entry: remove the annotation".to_owned()),
+                1 => Err(AnnotationRefusal::LastEntry),
                 _ => Ok(()),
             }
         }
-        _ => Err("this is not an action for annotations".to_owned()),
+        _ => Err(AnnotationRefusal::NotForAnnotations),
     }
 }
 
@@ -139,26 +156,26 @@ fn text(text: &StringOrMarkdown) -> &str {
 }
 
 impl Core {
-    /// Whether there is what a message refers to.
-    pub(crate) fn check_annotations(&self, attached: &MessageAnnotationsAttachment) -> Result<(), String> {
-        let Some(Service::Annotations(state)) = self.service(&attached.resource) else {
-            return Err(format!("there are no annotations {}", attached.resource));
+    /// The annotations that a message refers to, for the agent. It reads which of them are not there: somebody may have
+    /// removed them while the message was written.
+    pub(crate) fn quote_annotations(&self, attached: &MessageAnnotationsAttachment) -> String {
+        let known = match self.service(&attached.resource) {
+            Some(Service::Annotations(state)) => state.annotations.as_slice(),
+            _ => &[],
         };
-        let known = |id: &&String| state.annotations.iter().any(|one| one.id == **id);
-        match attached.annotation_ids.iter().flatten().find(|id| !known(id)) {
-            Some(id) => Err(format!("there is no annotation {id:?}")),
-            None => Ok(()),
+        let wanted = attached.annotation_ids.as_ref();
+        let is_wanted = |one: &&Annotation| wanted.is_none_or(|ids| ids.contains(&one.id));
+        let all: Vec<_> = known.iter().filter(is_wanted).map(kept).collect();
+        let is_missing = |id: &&String| known.iter().all(|one| one.id != **id);
+        let missing: Vec<String> = wanted.into_iter().flatten().filter(is_missing).cloned().collect();
+        let quoted = quote_annotations(&all);
+        match missing.is_empty() {
+            true => quoted,
+            false => format!(
+                "{quoted}\n(These annotations are not there any more: {}.)",
+                missing.join(", ")
+            ),
         }
-    }
-
-    /// What a message refers to, for the agent.
-    pub(crate) fn quote_annotations(&self, attached: &MessageAnnotationsAttachment) -> Option<String> {
-        let Some(Service::Annotations(state)) = self.service(&attached.resource) else {
-            return None;
-        };
-        let meant = |one: &&Annotation| attached.annotation_ids.as_ref().is_none_or(|ids| ids.contains(&one.id));
-        let all: Vec<_> = state.annotations.iter().filter(meant).map(kept).collect();
-        Some(quote_annotations(&all))
     }
 }
 
@@ -178,14 +195,14 @@ impl Face {
         Ok(())
     }
 
-    /// Keeps what they are after an action, before anybody sees it. `Err` says why that cannot be.
+    /// Saves the annotations as they are after an action, before anybody sees them.
     pub(crate) fn keep_annotations(
         &self,
         inner: &Inner,
         uri: &Uri,
         state: &AnnotationsState,
         action: &StateAction,
-    ) -> Result<(), String> {
+    ) -> Result<(), AnnotationRefusal> {
         check(state, action)?;
         let session = session_of(uri).and_then(|session| inner.core.session_of(session));
         let Some(id) = session.and_then(|session| inner.host_id(&session)) else {
@@ -194,8 +211,7 @@ impl Face {
         let mut after = state.clone();
         ahp::reducers::apply_action_to_annotations(&mut after, action);
         let annotations = after.annotations.iter().map(kept).collect();
-        let kept = self.host.marks().set_annotations(&id, &annotations);
-        kept.map_err(|error| error.to_string())
+        Ok(self.host.marks().set_annotations(&id, &annotations)?)
     }
 
     /// Tells the list of sessions what was said.

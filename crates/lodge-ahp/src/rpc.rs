@@ -51,8 +51,8 @@ impl RpcError {
     }
 
     /// `-32602`
-    pub fn params(message: impl Into<String>) -> Self {
-        Self::new(code::INVALID_PARAMS, message)
+    pub fn params(message: impl std::fmt::Display) -> Self {
+        Self::new(code::INVALID_PARAMS, message.to_string())
     }
 
     /// `-32601`

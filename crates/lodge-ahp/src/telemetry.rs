@@ -1,6 +1,6 @@
-//! Telemetry for clients that ask for it: what goes on in the sessions that are open here as OTLP logs, spans and metrics.
-//! While nobody listens nothing is noted. Texts of persons, models and tools are never part of it; messages of errors
-//! are, without what looks like a secret.
+//! Telemetry for clients that subscribe to it: OTLP logs, spans and metrics of the open sessions. Nothing is recorded while
+//! nobody is subscribed. It never contains texts of people, models or tools. Error messages are part of it, with secrets
+//! redacted.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use std::{
 use ahp_types::state::TelemetryCapabilities;
 use lodge_events::Event;
 use lodge_telemetry::{
-    METRICS, Notes, Secrets, TRACES, Taken,
+    METRICS, Noted, Notes, Secrets, TRACES, Taken,
     otlp::{self, LEVELS, now},
 };
 use parking_lot::Mutex;
@@ -26,24 +26,24 @@ use crate::{
     wire::{Frame, notification},
 };
 
-/// How often what came up is sent.
+/// How often to send new records.
 const EVERY: Duration = Duration::from_millis(250);
-/// Metrics are sent when they changed, and at least so often.
+/// Metrics are sent when they change, and at least every so many rounds.
 const METRICS_EVERY: u32 = 40;
-/// A connection that has so much to read already gets no more of it.
+/// A connection with more unread bytes gets no more telemetry.
 const UNREAD: usize = 1 << 20;
 
-/// One of the channels.
+/// A telemetry channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Logs from this OTLP severity on.
+    /// Logs of at least this OTLP severity.
     Logs(u8),
     Traces,
     Metrics,
 }
 
 impl Signal {
-    /// The channel with this address. Levels may be written in any case.
+    /// The channel with this address. Case does not matter in the level.
     pub(crate) fn parse(uri: &str) -> Option<Self> {
         let name = uri.strip_prefix("ahp-otlp:")?.trim_start_matches('/');
         match name.split_once('/') {
@@ -68,7 +68,7 @@ fn level_of(name: &str) -> Option<u8> {
     named.map(|(_, number)| *number)
 }
 
-/// What `initialize` says about it.
+/// The capabilities that `initialize` returns.
 pub(crate) fn capabilities() -> TelemetryCapabilities {
     TelemetryCapabilities {
         logs: Some("ahp-otlp:/logs/{level}".to_owned()),
@@ -77,9 +77,9 @@ pub(crate) fn capabilities() -> TelemetryCapabilities {
     }
 }
 
-/// What is noted while somebody listens.
+/// Records while somebody is subscribed.
 pub(crate) struct Telemetry {
-    /// The lowest severity that is wanted, and bits for spans and metrics. 0: nobody listens.
+    /// The lowest wanted severity, and bits for spans and metrics. 0 when nobody is subscribed.
     wanted: AtomicU8,
     notes: Mutex<Notes>,
     sending: AtomicBool,
@@ -87,7 +87,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Nothing is noted; these words never will be.
+    /// Telemetry that redacts these secrets.
     pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         Self {
             wanted: AtomicU8::new(0),
@@ -97,19 +97,25 @@ impl Telemetry {
         }
     }
 
-    /// Something happened in a session.
+    /// Records events of a session.
     pub(crate) fn events(&self, session: &Uri, events: &[Event]) {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted != 0 {
-            let mut notes = self.notes.lock();
-            for event in events {
-                notes.event(session, event, wanted, &self.secrets);
-            }
+        if wanted == 0 {
+            return;
+        }
+        // All sessions share the notes: what takes time is done before, and deltas do not come here.
+        let noted: Vec<_> = events.iter().filter_map(Noted::read).collect();
+        if noted.is_empty() {
+            return;
+        }
+        let mut notes = self.notes.lock();
+        for noted in &noted {
+            notes.event(session, noted, wanted, &self.secrets);
         }
     }
 }
 
-/// What is sent on a channel now.
+/// The payload for a channel, if there is one.
 fn payload(signal: Signal, taken: &Taken, gauges: &[(&str, &str, u64)], metrics: bool) -> Option<Value> {
     match signal {
         Signal::Logs(least) => {
@@ -123,7 +129,7 @@ fn payload(signal: Signal, taken: &Taken, gauges: &[(&str, &str, u64)], metrics:
 }
 
 impl Core {
-    /// The telemetry channels that somebody listens to.
+    /// The telemetry channels with subscribers.
     fn heard_signals(&self) -> Vec<(Uri, Signal)> {
         let signals = self.services.iter().filter_map(|(uri, entry)| match entry.service {
             Service::Telemetry(signal) => Some((uri.clone(), signal)),
@@ -134,7 +140,7 @@ impl Core {
 }
 
 impl Face {
-    /// Opens a telemetry channel. There is nothing in it but what comes.
+    /// Opens a telemetry channel. It has no state.
     pub(crate) fn open_signal(&self, uri: &str, signal: Signal) {
         let core = &mut self.inner.lock().core;
         if core.service(uri).is_none() {
@@ -142,7 +148,7 @@ impl Face {
         }
     }
 
-    /// Somebody came or went: from now on that is noted which somebody wants to know.
+    /// Subscribers came or went: records from now on what the current ones want.
     pub(crate) fn telemetry_changed(self: &Arc<Self>) {
         let heard = self.inner.lock().core.heard_signals();
         let mut wanted = 0;
@@ -163,7 +169,7 @@ impl Face {
         }
     }
 
-    /// Sends what was noted, until nobody listens any more.
+    /// Sends records until nobody is subscribed any more.
     async fn send_telemetry(self: Arc<Self>) {
         let mut unheard: HashMap<u64, usize> = HashMap::new();
         let mut rounds = 0;
@@ -198,7 +204,7 @@ impl Face {
         }
     }
 
-    /// Gives a frame to whoever listens and keeps up. Who does not is told how much it missed once it reads again.
+    /// Sends a frame to the subscribers that keep up. The others learn how much they missed when they read again.
     fn send_signal(&self, uri: &Uri, signal: Signal, frame: &Frame, logs: usize, unheard: &mut HashMap<u64, usize>) {
         let inner = self.inner.lock();
         let Some(channel) = inner.core.channel(uri) else {

@@ -1,11 +1,16 @@
 //! Numbers that never repeat, even when the host is killed: a block of them is reserved in the registers before the first one
-//! is used.
+//! is used. The next block is reserved ahead, in the background: whoever wants a number holds locks that all sessions share.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::{
@@ -21,8 +26,19 @@ const BLOCK: u64 = 1 << 20;
 /// Hands out numbers.
 pub struct Counter {
     last: u64,
-    reserved: u64,
-    kept: Option<(Register<u64>, &'static str)>,
+    kept: Option<Arc<Reserved>>,
+}
+
+/// What is reserved, in memory and in the registers.
+struct Reserved {
+    register: Register<u64>,
+    name: &'static str,
+    /// No number from this one on may be used.
+    until: AtomicU64,
+    /// Whether the next block is being reserved.
+    ahead: AtomicBool,
+    /// Held while a block is reserved, so that the record never goes back.
+    writing: Mutex<()>,
 }
 
 impl Counter {
@@ -36,10 +52,16 @@ impl Counter {
             _ => beyond(),
         });
         // The first block is reserved when the first number is wanted: a start that nobody uses writes nothing.
+        let reserved = Reserved {
+            register,
+            name,
+            until: AtomicU64::new(last),
+            ahead: AtomicBool::new(false),
+            writing: Mutex::new(()),
+        };
         Self {
             last,
-            reserved: last,
-            kept: Some((register, name)),
+            kept: Some(Arc::new(reserved)),
         }
     }
 
@@ -49,18 +71,13 @@ impl Counter {
         let random = Uuid::new_v4().as_u128() as u64;
         Self {
             last: (random >> 12).max(1),
-            reserved: u64::MAX,
             kept: None,
         }
     }
 
     /// Numbers of which nothing outlives the process.
     pub fn unkept() -> Self {
-        Self {
-            last: 1,
-            reserved: u64::MAX,
-            kept: None,
-        }
+        Self { last: 1, kept: None }
     }
 
     /// The last number handed out.
@@ -71,24 +88,45 @@ impl Counter {
     /// The next number.
     #[expect(clippy::should_implement_trait, reason = "they never end")]
     pub fn next(&mut self) -> u64 {
+        self.last += 1;
+        if let Some(reserved) = &self.kept {
+            reserved.cover(self.last);
+        }
+        self.last
+    }
+}
+
+impl Reserved {
+    /// Sees to it that a number is reserved, and that the numbers after it will be before they are wanted.
+    fn cover(self: &Arc<Self>, number: u64) {
+        let until = self.until.load(Ordering::Acquire);
         // One number of a block stays unused, so that what is reserved is above all that was used.
-        if self.last + 1 >= self.reserved {
-            self.reserved = self.last + BLOCK;
-            if let Err(error) = self.keep() {
+        if number >= until {
+            self.reserve(number - 1 + BLOCK);
+        } else if until - number < BLOCK / 2
+            && let Ok(runtime) = Handle::try_current()
+            && !self.ahead.swap(true, Ordering::AcqRel)
+        {
+            let this = self.clone();
+            runtime.spawn_blocking(move || this.reserve(until + BLOCK));
+        }
+    }
+
+    fn reserve(&self, until: u64) {
+        let _writing = self.writing.lock();
+        if until > self.until.load(Ordering::Acquire) {
+            if let Err(error) = self.keep(until) {
                 // Going on is right: numbers stay in order now, and only a crash before the next block could repeat some.
                 tracing::error!("cannot reserve sequence numbers: {error}");
             }
+            self.until.store(until, Ordering::Release);
         }
-        self.last += 1;
-        self.last
+        self.ahead.store(false, Ordering::Release);
     }
 
-    fn keep(&self) -> Result<(), RegisterError> {
-        let Some((register, name)) = &self.kept else {
-            return Ok(());
-        };
-        register.set(name, &self.reserved)?;
-        Ok(register.sync()?)
+    fn keep(&self, until: u64) -> Result<(), RegisterError> {
+        self.register.set(self.name, &until)?;
+        Ok(self.register.sync()?)
     }
 }
 
@@ -101,10 +139,12 @@ pub(crate) fn beyond() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, path::Path, thread::ThreadId};
+
+    use serde_json::value::RawValue;
 
     use super::*;
-    use crate::registers::FileRegisters;
+    use crate::registers::{Entry, FileRegisters};
 
     fn open(file: &Path) -> Counter {
         let registers: Arc<dyn Registers> = Arc::new(FileRegisters::open(file.to_owned(), false).unwrap());
@@ -126,6 +166,63 @@ mod tests {
             }
         }
         assert!(highest < 5 * BLOCK, "{highest}");
+    }
+
+    /// Registers that tell which threads set something.
+    struct Watched {
+        all: FileRegisters,
+        set_by: Mutex<std::sync::mpsc::Sender<ThreadId>>,
+    }
+
+    impl Registers for Watched {
+        fn get(&self, key: &str) -> Option<Entry> {
+            self.all.get(key)
+        }
+
+        fn list(&self, prefix: &str) -> Vec<(String, Entry)> {
+            self.all.list(prefix)
+        }
+
+        fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError> {
+            let _ = self.set_by.lock().send(std::thread::current().id());
+            self.all.set(key, value)
+        }
+
+        fn revision(&self) -> u64 {
+            self.all.revision()
+        }
+
+        fn sync(&self) -> std::io::Result<()> {
+            self.all.sync()
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_wants_a_number_waits_for_the_disk_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("r");
+        let (set_by, sets) = std::sync::mpsc::channel();
+        let registers: Arc<dyn Registers> = Arc::new(Watched {
+            all: FileRegisters::open(file.clone(), false).unwrap(),
+            set_by: Mutex::new(set_by),
+        });
+        let mut counter = Counter::open(&registers, "test");
+        let here = std::thread::current().id();
+        counter.next();
+        assert_eq!(sets.recv().unwrap(), here);
+        for _ in 0..3 {
+            let until = counter.kept.as_ref().unwrap().until.load(Ordering::Acquire);
+            while counter.next() < until - BLOCK / 2 {}
+            counter.next();
+            assert_ne!(sets.recv().unwrap(), here);
+            // Nobody counts so fast that it would not be there in time.
+            while counter.kept.as_ref().unwrap().until.load(Ordering::Acquire) == until {
+                tokio::task::yield_now().await;
+            }
+        }
+        let last = counter.last();
+        drop((counter, registers));
+        assert!(open(&file).next() > last);
     }
 
     #[test]

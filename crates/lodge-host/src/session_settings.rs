@@ -189,10 +189,14 @@ impl Session {
     }
 
     /// Stops the MCP servers that people turned off, for this session or for more.
-    pub(crate) fn apply_server_switches(&self) {
+    pub(crate) fn stop_servers_that_are_off(&self) {
+        let mcp = self.0.agent.mcp();
         for name in self.servers_off() {
-            // A missing server is already off.
-            let _ = self.0.agent.mcp().disable(&name);
+            let runs = mcp.info(&name).is_some_and(|server| server.status != Status::Disabled);
+            if runs {
+                // A missing server is already off.
+                let _ = mcp.disable(&name);
+            }
         }
     }
 }

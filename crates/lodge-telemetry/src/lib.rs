@@ -19,6 +19,6 @@ mod traces;
 pub use collector::{CREDENTIAL_VARIABLES, Collector, Protocol, Signal};
 pub use host_log::Lines;
 pub use process::resident_memory;
-pub use records::{Counts, Log, METRICS, Notes, TRACES, Taken};
+pub use records::{Counts, Log, METRICS, Noted, Notes, TRACES, Taken};
 pub use redact::Secrets;
 pub use traces::{Exporter, Follower, TraceOptions, Traces};

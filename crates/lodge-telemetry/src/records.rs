@@ -56,6 +56,23 @@ pub struct Taken {
     pub since: u128,
 }
 
+/// An event with its data read, which takes longer than to note it.
+pub struct Noted<'a> {
+    event: &'a Event,
+    data: Value,
+}
+
+impl<'a> Noted<'a> {
+    /// Reads an event. None for a delta: it says nothing that is not said at the end.
+    pub fn read(event: &'a Event) -> Option<Self> {
+        let is_delta = event.kind().ends_with("_delta");
+        (!is_delta).then(|| Self {
+            event,
+            data: serde_json::from_str(event.data_json()).unwrap_or_default(),
+        })
+    }
+}
+
 /// Everything noted.
 #[derive(Default)]
 pub struct Notes {
@@ -86,13 +103,8 @@ impl Notes {
     }
 
     /// Notes an event as far as it is wanted.
-    pub fn event(&mut self, session: &Arc<str>, event: &Event, wanted: u8, secrets: &Secrets) {
+    pub fn event(&mut self, session: &Arc<str>, Noted { event, data }: &Noted<'_>, wanted: u8, secrets: &Secrets) {
         let kind = event.kind();
-        // Deltas say nothing that is not said at the end.
-        if kind.ends_with("_delta") {
-            return;
-        }
-        let data: Value = serde_json::from_str(event.data_json()).unwrap_or_default();
         let agent = event.agent_id().unwrap_or_default().to_owned();
         let here = (session.clone(), agent.clone());
         if kind == "user.message" && data["source"].is_null() {
@@ -112,15 +124,15 @@ impl Notes {
             about.push(("lodge.agent.id", json!(agent)));
         }
         let least = wanted & 63;
-        let severity = severity(kind, &data);
+        let severity = severity(kind, data);
         if least != 0 && severity >= least {
-            self.log(event, severity, &text(kind, &data, secrets), &about);
+            self.log(event, severity, &text(kind, data, secrets), &about);
         }
         if wanted & TRACES != 0 {
-            self.span(&here, event, &data, about);
+            self.span(&here, event, data, about);
         }
         if wanted & METRICS != 0 {
-            self.count(kind, &data);
+            self.count(kind, data);
         }
         if kind == "session.idle" {
             self.turns.retain(|(of, _), _| of != session);

@@ -12,7 +12,14 @@ fn pages() -> Result<Vec<(&'static str, String)>> {
         ("docs/events.md", lodge_events::docs::render()),
         ("docs/sdk.md", printed("lodge-copilot")?),
         ("docs/pictures/bench.svg", bench::chart::render(&bench::recorded()?)),
+        ("docs/bench.md", bench_page()?),
     ])
+}
+
+/// The page about measurements, with the numbers of the last recorded run.
+fn bench_page() -> Result<String> {
+    let page = fs::read_to_string(sh::root().join("docs/bench.md"))?;
+    bench::page::render(&page, &bench::recorded()?)
 }
 
 /// What the example `page` of a crate prints. So xtask itself stays small, and builds also when a face does not.

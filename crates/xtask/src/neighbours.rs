@@ -83,21 +83,27 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// Other people's agents, hosted. What each does is said by the test as it goes.
+/// Other people's agents, hosted, and a log that one of them resumes. What each does is said by the test as it goes.
 fn agents(dir: &Path, report: &mut Report) {
-    for name in ["opencode", "copilot", "claude"] {
-        let test = format!("neighbours::{name}_is_hosted");
+    let hosted = "works as an agent of this host, also after a kill of either side";
+    for (name, test, what) in [
+        ("opencode", "opencode_is_hosted", hosted),
+        ("copilot", "copilot_is_hosted", hosted),
+        ("claude", "claude_is_hosted", hosted),
+        (
+            "copilot",
+            "copilot_resumes_a_log_that_was_rewound",
+            "resumes a log that was rewound, and Lodge what it wrote",
+        ),
+    ] {
+        let test = format!("neighbours::{test}");
         let passed = sh::run(
             sh::cargo()
                 .args(["test", "--locked", "--package", "lodge", "--test", "it", &test])
                 .args(["--", "--ignored", "--nocapture"])
                 .env("LODGE_NEIGHBOURS", dir.join("node_modules")),
         );
-        report.line(
-            name,
-            passed.is_ok(),
-            "works as an agent of this host, also after a kill of either side",
-        );
+        report.line(name, passed.is_ok(), what);
     }
 }
 

@@ -65,8 +65,10 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
 
 /// The soaks that need NATS servers.
 const ON_SERVERS: [&str; 2] = ["fleet", "hosts"];
-/// What those counted, below the target directory.
+/// What all of them counted, below the target directory.
 const TALLY: &str = "soak-tally.txt";
+/// A run keeps so many lines that say what was counted, beside the results of its tests.
+const COUNTED: usize = 12;
 
 /// A test that failed on loaded machines, run again and again while all processors are busy.
 const LOADED: (&str, [&str; 6], u64) = (
@@ -114,21 +116,25 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
         .args(test)
         .args(["--", "--nocapture"])
         .env(variable, &rounds);
-    if !ON_SERVERS.contains(&name) {
-        return sh::run(&mut soak);
+    if ON_SERVERS.contains(&name) {
+        clients::install_nats()?;
+        soak.env("LODGE_REQUIRE_CLIENTS", "1");
     }
-    clients::install_nats()?;
-    tallied(name, &rounds, soak.env("LODGE_REQUIRE_CLIENTS", "1"))
+    tallied(name, &rounds, &mut soak)
 }
 
 /// Runs a soak, and keeps what it counted: one line for each run, beside what was built.
 fn tallied(name: &str, rounds: &str, soak: &mut Command) -> Result<()> {
-    let mut counted = Vec::new();
+    let (mut counted, mut results) = (Vec::new(), Vec::new());
     let passed = sh::watch(soak, |line| {
-        if let Some(tally) = tally(line) {
+        if let Some(result) = result(line) {
+            results.push(result.to_owned());
+        } else if let Some(tally) = tally(line).filter(|_| counted.len() < COUNTED) {
             counted.push(tally.to_owned());
         }
     })?;
+    let ran = !results.is_empty();
+    counted.append(&mut results);
     let read = |program: &str, args: &[&str]| sh::read(sh::command(program).args(args));
     let when = read("date", &["-u", "+%Y-%m-%dT%H:%MZ"])?;
     let commit = read("git", &["describe", "--always", "--dirty"])?;
@@ -144,16 +150,23 @@ fn tallied(name: &str, rounds: &str, soak: &mut Command) -> Result<()> {
     tally.write_all(line.as_bytes())?;
     println!("added to {}: {}", file.display(), line.trim());
     ensure!(passed, "the soak failed");
-    ensure!(!counted.is_empty(), "the soak counted nothing: its test did not run");
+    ensure!(ran, "no test of the soak ran");
     Ok(())
 }
 
-/// What a line says of the faults and of what was accepted. The test runner may have printed something in front of it.
+/// What a line says of the seed, of the faults and of what was accepted. The test runner may have printed something in front
+/// of it.
 fn tally(line: &str) -> Option<&str> {
-    let begins = line
-        .find("LODGE_SEED=")
-        .or_else(|| line.contains("accepted").then_some(0))?;
+    let counts = |line: &str| line.contains(" were accepted") || line.contains(" kills came ");
+    let begins = line.find("LODGE_SEED=").or_else(|| counts(line).then_some(0))?;
     line.get(begins..)
+}
+
+/// What the test runner says of tests that ran: how many passed and failed.
+fn result(line: &str) -> Option<&str> {
+    let result = line.strip_prefix("test result: ")?;
+    let of_none = result.contains(" 0 passed; 0 failed");
+    result.split("; 0 ignored").next().filter(|_| !of_none)
 }
 
 fn loaded(rounds: u64) -> Result<()> {
@@ -191,7 +204,22 @@ mod tests {
         assert_eq!(tally("test faults ... LODGE_SEED=7"), Some("LODGE_SEED=7"));
         let accepted = "120 events were accepted, 120 are there";
         assert_eq!(tally(accepted), Some(accepted));
+        let killed = "41 of 60 kills came in the middle of a turn";
+        assert_eq!(tally(killed), Some(killed));
         assert_eq!(tally("running 1 test"), None);
+        assert_eq!(
+            tally("test accepted::what_a_client_heard_as_accepted_is_there ... ok"),
+            None
+        );
+    }
+
+    #[test]
+    fn results_of_tests_that_ran_are_kept() {
+        let line = "test result: ok. 6 passed; 0 failed; 0 ignored; 0 measured; 300 filtered out; finished in 1.00s";
+        assert_eq!(result(line), Some("ok. 6 passed; 0 failed"));
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.00s";
+        assert_eq!(result(none), None);
+        assert_eq!(result("running 1 test"), None);
     }
 
     #[test]

@@ -242,6 +242,7 @@ fn node_tests(at: &Path, patience: Duration, variables: &[(&str, &Path)]) -> Res
     .arg(format!("--test-timeout={}", patience.as_millis()))
     .args(files)
     .env("HOME", empty_home()?)
+    .env("LODGE_REQUIRE_CLIENTS", "1")
     .env("LODGE_BIN", sh::lodge("debug"));
     let succeeded = sh::watch(
         &mut node,

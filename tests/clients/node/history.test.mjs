@@ -39,7 +39,8 @@ test("Copilot's own runtime takes up a session that was rewound, and sees what L
     const at = dirname(createRequire(import.meta.url).resolve(`${own}/package.json`));
     path = join(at, "prebuilds", `${process.platform}-${process.arch}`, "copilot-runtime");
     await access(path);
-  } catch {
+  } catch (error) {
+    if (process.env.LODGE_REQUIRE_CLIENTS) throw error;
     return t.skip(`${own} holds no runtime`);
   }
   const client = start();

@@ -31,17 +31,17 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, con
                 }
             }
             After::Keep => dispatch.face.keep(inner, channel),
-            After::Terminal(deed) => inner.do_terminal(channel, deed),
+            After::Terminal(effect) => inner.do_terminal(channel, effect),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
             After::Decided(..) => dispatch.face.toggled(inner, channel),
-            After::Wished(id, wish) => {
+            After::Server(id, request) => {
                 let chat = inner.core.sessions.get_mut(channel).map(|entry| {
                     entry.undone += 1;
                     entry.default_chat.clone()
                 });
                 if let Some(talk) = chat.and_then(|chat| inner.talks.get(&chat)) {
-                    talk.tell(Effect::Server { id, wish });
+                    talk.tell(Effect::Server { id, request });
                 }
             }
         }

@@ -30,7 +30,7 @@ pub(crate) use self::{
     chat::{further, list_chats, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, is_same},
     host::{begin, begin_automation, cancel_automation},
-    refusal::{Refusal, TurnRefusal},
+    refusal::{Refusal, TitleError, TurnRefusal},
     rules::fill_lists,
     session::title,
     settings::shown as shown_settings,

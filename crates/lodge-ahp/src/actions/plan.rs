@@ -1,12 +1,12 @@
-//! What follows from an accepted action.
+//! The consequences of an accepted action.
 
 use ahp_types::StateAction;
 use lodge_host::DecidedFor;
 
 use crate::{
-    customizations::Wish,
+    customizations::ServerRequest,
     talk::{Effect, ForAgent, Setting},
-    terminals::Deed,
+    terminals::TerminalEffect,
 };
 
 /// What is to be done about an accepted action.
@@ -16,13 +16,13 @@ pub(crate) struct Plan {
     pub(super) before: Vec<Before>,
     /// For the agent of the conversation, in order.
     pub(super) effects: Vec<Effect>,
-    /// What it does to the messages that wait. Clients hear of it when the log says it.
+    /// Its change of the queue. Clients are told when the log has it.
     pub(super) queue: Option<QueueAction>,
-    /// What its agent has to do. Clients hear of it when the log says it.
+    /// Its request to the agent. Clients are told when the log has the result.
     pub(super) agent: Option<ForAgent>,
     /// Done after it is published.
     pub(super) after: Vec<After>,
-    /// It changes nothing: whether its sender is told so.
+    /// Set when the action changes nothing: whether its sender gets an echo.
     pub(super) no_change: Option<NoChange>,
 }
 
@@ -30,20 +30,20 @@ pub(super) enum Before {
     LoadTurns(String),
 }
 
-/// A change of the messages that wait.
+/// A change of the queue.
 pub(super) enum QueueAction {
     /// The turn of a message begins.
     Begin {
         send: Effect,
-        /// The message that waits, and that this one takes the place of.
+        /// The queued message that this one replaces.
         instead_of: Option<String>,
     },
-    /// A message waits for after the turn, or says something else.
+    /// A message is queued, or its text changes.
     Set(Effect),
-    /// A message is for the running turn, or for the next one.
+    /// A message steers the running turn, or else the next one.
     Steer {
         send: Effect,
-        /// The one that waited so far.
+        /// The steering message that it replaces.
         replaces: Option<String>,
     },
     Remove(String),
@@ -52,30 +52,30 @@ pub(super) enum QueueAction {
 
 pub(super) enum After {
     ClientsChanged,
-    /// The host will tell this again, as an event of its own.
+    /// The host will report this again, as an event.
     Expect(Box<StateAction>),
-    /// The dispatching client runs no more tools: what it was running has failed.
+    /// The dispatching client runs no more tools. Its running calls fail.
     ClientGone,
-    /// Keep what the person set.
+    /// Save what the person set.
     Keep,
-    Terminal(Deed),
-    /// Files of a changeset were marked as seen.
+    Terminal(TerminalEffect),
+    /// Files of a changeset were marked as reviewed, or not.
     Reviewed,
     /// Annotations changed.
     Annotated,
     /// A customization was turned on or off.
     Decided(String, Vec<(DecidedFor, bool)>),
-    /// Something is wanted of an MCP server.
-    Wished(String, Wish),
-    /// The directories are others: one is gone, and perhaps another in its place.
+    /// A request to an MCP server.
+    Server(String, ServerRequest),
+    /// The directories changed: one was removed, and perhaps replaced.
     Directories(Option<(String, Option<String>)>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoChange {
-    /// The sender hears its own action again.
+    /// The sender gets its own action back.
     Echo,
-    /// Nobody hears anything: an echo would make the sender announce the same again, without end.
+    /// No echo: it would make the sender announce the same again, without end.
     Silence,
 }
 
@@ -101,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// Whether it says something to the agent, so that there must be a session to keep it.
+    /// Whether it is for the agent, so that a session must exist to record it.
     pub(super) fn says_something(&self) -> bool {
         self.queue.is_some() || self.agent.is_some()
     }

@@ -1,11 +1,14 @@
-//! Why actions are not accepted, in words for people. Each concern has its own reasons.
+//! Reasons to refuse an action, in words for people.
 
 use lodge_host::{AgentError, HostError, RegisterError};
 
 use super::{directories::MOST_DIRECTORIES, session::TITLE, settings::ROOM};
-use crate::terminals::TerminalRefusal;
+use crate::{
+    annotations::AnnotationRefusal, customizations::DecisionError, dialect::seed::IncomingError, projection::EditError,
+    state::QuoteError, terminals::TerminalRefusal,
+};
 
-/// Why an action is not accepted.
+/// The reason why an action is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the action has no type")]
@@ -14,7 +17,7 @@ pub(crate) enum Refusal {
     NoChannel,
     #[error("this host has no action {0}")]
     UnknownAction(String),
-    /// Not named: clients of other dialects call it otherwise.
+    /// The field is not named: clients of other dialects use other names.
     #[error("a field of the action is missing or has the wrong type")]
     WrongField,
     #[error("the action cannot be read: {0}")]
@@ -57,24 +60,21 @@ pub(crate) enum Refusal {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Host(#[from] HostError),
-    /// What other parts of the face say.
-    #[error("{0}")]
-    Said(String),
+    #[error(transparent)]
+    Annotation(#[from] AnnotationRefusal),
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
+    #[error(transparent)]
+    Quote(#[from] QuoteError),
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    #[error(transparent)]
+    Incoming(#[from] IncomingError),
+    #[error(transparent)]
+    Title(#[from] TitleError),
 }
 
-impl From<String> for Refusal {
-    fn from(said: String) -> Self {
-        Self::Said(said)
-    }
-}
-
-impl From<Refusal> for String {
-    fn from(refusal: Refusal) -> Self {
-        refusal.to_string()
-    }
-}
-
-/// About turns, messages that wait, and drafts.
+/// Refusals about turns, queued messages and drafts.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TurnRefusal {
     #[error("a sub-agent's chat can only be read")]
@@ -91,13 +91,13 @@ pub(crate) enum TurnRefusal {
     Busy,
     #[error("a turn is running")]
     StillRunning,
-    #[error("the turn does not end; try again")]
+    #[error("the turn did not stop in time; try again")]
     Unending,
     #[error("no such turn is running")]
     NotRunning,
     #[error("there is no such turn")]
     NoTurn,
-    #[error("a turn needs an id of its own")]
+    #[error("turnId must be new")]
     TurnId,
     #[error("startedAt is not an RFC 3339 time")]
     StartedAt,
@@ -107,9 +107,9 @@ pub(crate) enum TurnRefusal {
     EndUnknown,
     #[error("there is no such queued message")]
     NotQueued,
-    #[error("a message needs an id of its own")]
+    #[error("the message id must be new")]
     MessageId,
-    #[error("a message with this id waits for something else; remove it first")]
+    #[error("a message with this id is already queued; remove it first")]
     WaitsElsewhere,
     #[error("the agent already has this message")]
     Taken,
@@ -119,7 +119,7 @@ pub(crate) enum TurnRefusal {
     Unsaved(#[source] AgentError),
 }
 
-/// About tool calls.
+/// Refusals about tool calls.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallRefusal {
     #[error("there is no such tool call in the running turn")]
@@ -144,7 +144,7 @@ pub(crate) enum CallRefusal {
     ResultNotAsked,
 }
 
-/// About answers to questions.
+/// Refusals about answers to questions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerRefusal {
     #[error("there is no such open question")]
@@ -157,11 +157,11 @@ pub(crate) enum AnswerRefusal {
     Required(String),
     #[error("the agent no longer waits for this")]
     Over,
-    #[error("this is not a question to a person")]
+    #[error("this is not an open question")]
     NotForPeople,
 }
 
-/// About the directories of sessions and chats.
+/// Refusals about the directories of sessions and chats.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DirectoryRefusal {
     #[error("{0} is not a directory of this host")]
@@ -186,11 +186,14 @@ pub(crate) enum DirectoryRefusal {
     OwnFirst,
 }
 
-/// About sessions as a whole.
+/// A title is empty or too long.
+#[derive(Debug, thiserror::Error)]
+#[error("a title has 1 to {TITLE} characters")]
+pub(crate) struct TitleError;
+
+/// Refusals about sessions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionRefusal {
-    #[error("a title has 1 to {TITLE} characters")]
-    Title,
     #[error("the organisation's policy does not allow approving everything")]
     ForbiddenByPolicy,
     #[error("a client can only speak for itself")]
@@ -219,14 +222,14 @@ pub(crate) enum SessionRefusal {
     Begun,
 }
 
-/// About channels that are neither chats nor sessions.
+/// Refusals about channels that are neither chats nor sessions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceRefusal {
     #[error("this client's protocol version has no automations")]
     NoAutomations,
     #[error("clients cannot dispatch anything here")]
     Nothing,
-    #[error("these changes are not reviewed")]
+    #[error("this changeset has no review marks")]
     NotReviewed,
     #[error("{0} is not among the changes")]
     NotChanged(String),

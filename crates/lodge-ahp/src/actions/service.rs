@@ -1,4 +1,4 @@
-//! What clients may say about terminals, changesets, annotations and watches.
+//! Rules for actions on terminals, changesets, annotations and watches.
 
 use ahp_types::{StateAction, state::ChangesetState};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{changesets::Kind, face::Inner, state::Service, terminals};
 
-/// The rules of service channels. What stands behind a channel is told by an effect of the plan.
+/// Checks an action on a service channel. An effect of the plan carries it out.
 pub(super) fn check(
     inner: &Inner,
     service: &Service,
@@ -18,15 +18,15 @@ pub(super) fn check(
 ) -> Result<Plan, Refusal> {
     match service {
         Service::Terminal(state) => {
-            let deed = terminals::check(inner, dispatch.peer, &dispatch.channel, state, action)?;
+            let effect = terminals::check(inner, dispatch.peer, &dispatch.channel, state, action)?;
             let same = matches!(action, StateAction::TerminalResized(to) if state.cols == Some(to.cols) && state.rows == Some(to.rows));
             Ok(if same {
                 Plan::nothing(NoChange::Echo)
             } else {
-                Plan::default().then(After::Terminal(deed))
+                Plan::default().then(After::Terminal(effect))
             })
         }
-        Service::Changeset(state) => changes(state, dispatch, action),
+        Service::Changeset(state) => changes(inner, state, dispatch, action),
         Service::Annotations(state) => {
             dispatch
                 .face
@@ -40,8 +40,13 @@ pub(super) fn check(
     }
 }
 
-/// Files can be marked as seen, where that is offered. All else is the host's.
-fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction) -> Result<Plan, Refusal> {
+/// Clients may mark files as reviewed where that is offered. All other actions are the host's.
+fn changes(
+    inner: &Inner,
+    state: &ChangesetState,
+    dispatch: &Dispatch<'_>,
+    action: &StateAction,
+) -> Result<Plan, Refusal> {
     let StateAction::ChangesetFilesReviewChanged(changed) = action else {
         return Err(Refusal::NotFor("changes"));
     };
@@ -56,5 +61,7 @@ fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction
     if changed.files.iter().all(known) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
+    let face = dispatch.face;
+    face.keep_review_marks(inner, &dispatch.channel, state, changed)?;
     Ok(Plan::default().then(After::Reviewed))
 }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::{
     Dispatch, Refusal,
     plan::{After, NoChange, Plan},
-    refusal::SessionRefusal,
+    refusal::{SessionRefusal, TitleError},
 };
 use crate::{
-    customizations::{self, Wish},
+    customizations::{self, ServerRequest},
     face::Inner,
     load::branching_of,
     session_config::{Branching, Isolation},
@@ -26,9 +26,9 @@ use crate::{
 pub(super) const TITLE: usize = 500;
 
 /// A title that can be one.
-pub(crate) fn title(title: &str) -> Result<&str, Refusal> {
+pub(crate) fn title(title: &str) -> Result<&str, TitleError> {
     if title.trim().is_empty() || title.len() > TITLE {
-        return Err(SessionRefusal::Title.into());
+        return Err(TitleError);
     }
     Ok(title)
 }
@@ -127,17 +127,21 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             let decided = After::Decided(thing.key.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
         }
-        A::SessionMcpServerStartRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Start),
-        A::SessionMcpServerStopRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Stop),
+        A::SessionMcpServerStartRequested(wanted) => {
+            server(state, entry.announced.is_some(), &wanted.id, ServerRequest::Start)
+        }
+        A::SessionMcpServerStopRequested(wanted) => {
+            server(state, entry.announced.is_some(), &wanted.id, ServerRequest::Stop)
+        }
         A::SessionMcpServerBackgroundRequested(wanted) => {
-            server(state, entry.announced.is_some(), &wanted.id, Wish::Background)
+            server(state, entry.announced.is_some(), &wanted.id, ServerRequest::Background)
         }
         _ => Err(Refusal::NotFor("a session")),
     }
 }
 
 /// What somebody wants of an MCP server.
-fn server(state: &SessionState, begun: bool, id: &str, wish: Wish) -> Result<Plan, Refusal> {
+fn server(state: &SessionState, begun: bool, id: &str, request: ServerRequest) -> Result<Plan, Refusal> {
     let things = customizations::things(state.customizations.as_deref().unwrap_or_default());
     let thing = things.iter().find(|thing| thing.id == id);
     let Some((thing, now)) = thing.and_then(|thing| Some((thing, thing.server.as_ref()?))) else {
@@ -146,14 +150,14 @@ fn server(state: &SessionState, begun: bool, id: &str, wish: Wish) -> Result<Pla
     if !begun {
         return Err(SessionRefusal::NotBegun.into());
     }
-    match (wish, now) {
-        (Wish::Start, _) if thing.on == Some(false) => return Err(SessionRefusal::ServerOff.into()),
-        (Wish::Stop, McpServerState::Stopped(_)) => return Ok(Plan::nothing(NoChange::Echo)),
-        (Wish::Background, McpServerState::Starting(starting)) if starting.blocking == Some(true) => {}
-        (Wish::Background, _) => return Ok(Plan::nothing(NoChange::Echo)),
+    match (request, now) {
+        (ServerRequest::Start, _) if thing.on == Some(false) => return Err(SessionRefusal::ServerOff.into()),
+        (ServerRequest::Stop, McpServerState::Stopped(_)) => return Ok(Plan::nothing(NoChange::Echo)),
+        (ServerRequest::Background, McpServerState::Starting(starting)) if starting.blocking == Some(true) => {}
+        (ServerRequest::Background, _) => return Ok(Plan::nothing(NoChange::Echo)),
         _ => {}
     }
-    Ok(Plan::default().then(After::Wished(id.to_owned(), wish)))
+    Ok(Plan::default().then(After::Server(id.to_owned(), request)))
 }
 
 fn config(

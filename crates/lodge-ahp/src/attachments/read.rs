@@ -26,6 +26,26 @@ const ASKED: usize = 16;
 /// Bytes of one that is worth asking for.
 const BYTES: u64 = 8 << 20;
 
+/// Why the model cannot be given an attachment.
+#[derive(Debug, thiserror::Error)]
+enum NotRead {
+    #[error("the client that has it did not answer in time")]
+    Silent,
+    #[error("no client can be asked for it")]
+    NoClient,
+    #[error("it is a directory that is not on this host")]
+    Directory,
+    #[error("it is too large")]
+    TooLarge,
+    /// What the client says about it.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the answer is invalid: {0}")]
+    Invalid(#[from] serde_json::Error),
+    #[error("the answer is invalid: {0}")]
+    NotBase64(#[from] base64::DecodeError),
+}
+
 /// What a message attaches as far as it is in files of this host, and what is elsewhere.
 async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, Place)>) {
     let mut given = Given::default();
@@ -64,7 +84,7 @@ pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Messa
         let client = client.filter(|_| at < ASKED);
         async move {
             let content = timeout(patience, content(face, client, resource, place)).await;
-            content.unwrap_or_else(|_| Err("the client that has it did not answer in time".to_owned()))
+            content.unwrap_or(Err(NotRead::Silent))
         }
     });
     let contents = join_all(contents).await;
@@ -77,7 +97,7 @@ pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Messa
             }
             Ok(Found::Content(content)) => given.content(resource, content),
             Err(why) => {
-                given.texts.push(not_read(resource, &why));
+                given.texts.push(not_read(resource, &why.to_string()));
                 // Perhaps it is about to be made.
                 given
                     .attachments
@@ -116,28 +136,27 @@ impl Given {
     }
 }
 
-/// What is behind the address of a resource. `Err` says why that cannot be told.
+/// What is behind the address of a resource.
 async fn content(
     face: &Arc<Face>,
     client: Option<&str>,
     resource: &MessageResourceAttachment,
     place: &Place,
-) -> Result<Found, String> {
+) -> Result<Found, NotRead> {
     if let Place::Held(address) = place
         && let Some(held) = held(face, address).await
     {
         return Ok(Found::Content(held));
     }
-    let nobody = "no client can be asked for it";
     if resource.display_kind.as_deref() == Some("directory") {
         return match (place, client) {
             (Place::Machine(path), Some(client)) if is_same_directory(face, client, resource, path).await => {
                 Ok(Found::Here(path.clone(), String::new()))
             }
-            _ => Err("it is a directory that is not on this host".to_owned()),
+            _ => Err(NotRead::Directory),
         };
     }
-    let content = of_client(face, client.ok_or(nobody)?, resource).await?;
+    let content = of_client(face, client.ok_or(NotRead::NoClient)?, resource).await?;
     // Names of machines mean nothing here. A file of this path with the content that the client sees may well be the same; any
     // other is not what the person attached, and nobody asked for it.
     if let Place::Machine(path) = place
@@ -213,7 +232,7 @@ async fn ask(
     call_client(face, client, method, &params.to_string()).await
 }
 
-async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAttachment) -> Result<Content, String> {
+async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAttachment) -> Result<Content, NotRead> {
     let ask = async |method: &str| ask(face, client, method, resource).await;
     // An answer that is too large would end the client's connection. What is in no file has no size to tell.
     let size = match resource.size_hint {
@@ -226,12 +245,14 @@ async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAtt
         }
     };
     if size.is_some_and(|size| size > BYTES) {
-        return Err("it is too large".to_owned());
+        return Err(NotRead::TooLarge);
     }
-    let answer = ask("resourceRead").await.map_err(|error: RpcError| error.message)?;
-    let read: Read = serde_json::from_str(answer.get()).map_err(|error| format!("the answer is invalid: {error}"))?;
+    let answer = ask("resourceRead")
+        .await
+        .map_err(|error: RpcError| NotRead::Refused(error.message))?;
+    let read: Read = serde_json::from_str(answer.get())?;
     let bytes = match read.encoding.as_deref() {
-        Some("base64") => STANDARD.decode(read.data).map_err(|error| error.to_string())?,
+        Some("base64") => STANDARD.decode(read.data)?,
         _ => read.data.into_bytes(),
     };
     Ok(Content {

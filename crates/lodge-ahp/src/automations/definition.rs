@@ -8,65 +8,89 @@ use ahp_types::state::{
 use lodge_host::{Definition, Misfire, Schedule, SessionTemplate, StopRule};
 
 use crate::{
-    actions::{self, MOST_DIRECTORIES},
+    actions::{self, MOST_DIRECTORIES, TitleError},
     chats::{kept_message, kept_model, shown_message, shown_model},
     methods::session_settings,
     uri,
 };
 
-/// An address is at most so long.
+/// The longest address of an automation.
 const NAME_BYTES: usize = 1 << 10;
 
+/// Why a definition is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DefinitionError {
+    #[error("{0:?} is not the address of an automation (ahp-automation:/ and an id)")]
+    Address(String),
+    #[error(transparent)]
+    Title(#[from] TitleError),
+    #[error("the message's origin must be \"automation\"")]
+    Origin,
+    #[error("there is no provider {0:?}")]
+    NoProvider(String),
+    #[error("this host captures no plugins for automations")]
+    Plugins,
+    #[error("a session has at most {MOST_DIRECTORIES} directories")]
+    TooManyDirectories,
+    #[error("{0:?} is not the address of a directory")]
+    NotADirectory(String),
+    /// The message of the error.
+    #[error("{0}")]
+    Settings(String),
+    #[error("this host has no event trigger {0:?}")]
+    EventTrigger(String),
+    #[error("there is no misfire policy {0:?}")]
+    MisfirePolicy(String),
+}
+
 /// The scheme and the id that an automation's address is made of.
-pub(super) fn check_address(resource: &str) -> Result<(), String> {
+pub(super) fn check_address(resource: &str) -> Result<(), DefinitionError> {
     let id = resource.strip_prefix("ahp-automation:").unwrap_or_default();
     let id = id.trim_start_matches('/');
     if id.is_empty() || resource.len() > NAME_BYTES || resource.chars().any(char::is_control) {
-        return Err(format!(
-            "{resource:?} is not the address of an automation (ahp-automation:/ and an id)"
-        ));
+        return Err(DefinitionError::Address(resource.to_owned()));
     }
     Ok(())
 }
 
-/// Whether a definition can be one, as far as this protocol has rules of its own. `Err` says why not.
-pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
-    // Its sessions are called so.
+/// Checks a definition against the rules of this protocol. The host has more.
+pub(super) fn check(definition: &AutomationDefinition) -> Result<(), DefinitionError> {
+    // It becomes the title of its sessions.
     actions::title(&definition.title)?;
     if definition.message.origin.kind != MessageKind::Automation {
-        return Err("the message's origin must be \"automation\"".to_owned());
+        return Err(DefinitionError::Origin);
     }
     template(&definition.session)
 }
 
-/// What can be said about a template before a run: whether its models and directories are there is seen then.
-fn template(template: &AutomationSessionTemplate) -> Result<(), String> {
+/// Checks what can be checked before a run. Whether the models and directories exist is checked when a run begins.
+fn template(template: &AutomationSessionTemplate) -> Result<(), DefinitionError> {
     if let Some(provider) = template.provider.as_deref().filter(|name| !uri::is_provider(name)) {
-        return Err(format!("there is no provider {provider:?}"));
+        return Err(DefinitionError::NoProvider(provider.to_owned()));
     }
     if template.customizations.as_ref().is_some_and(|list| !list.is_empty()) {
-        return Err("this host captures no plugins for automations".to_owned());
+        return Err(DefinitionError::Plugins);
     }
     let directories = template.working_directories.as_deref().unwrap_or_default();
     if directories.len() > MOST_DIRECTORIES {
-        return Err(format!("a session has at most {MOST_DIRECTORIES} directories"));
+        return Err(DefinitionError::TooManyDirectories);
     }
     // Folders that are on no machine are an editor's; beside others they are seen to when a run begins.
     if let Some(odd) = directories.first()
         && directories.iter().all(|directory| uri::path(directory).is_none())
     {
-        return Err(format!("{odd:?} is not the address of a directory"));
+        return Err(DefinitionError::NotADirectory(odd.clone()));
     }
     session_settings(template.config.as_ref())
         .map(drop)
-        .map_err(|error| error.message)
+        .map_err(|error| DefinitionError::Settings(error.message))
 }
 
-/// A definition as the host keeps it. `Err` says what it cannot be.
-pub(super) fn kept(definition: AutomationDefinition) -> Result<Definition, String> {
+/// A definition as the host keeps it.
+pub(super) fn kept(definition: AutomationDefinition) -> Result<Definition, DefinitionError> {
     let schedules = definition.triggers.into_iter().map(|trigger| match trigger {
         AutomationTrigger::Schedule(trigger) => schedule(trigger),
-        AutomationTrigger::Event(trigger) => Err(format!("this host has no event trigger {:?}", trigger.r#type)),
+        AutomationTrigger::Event(trigger) => Err(DefinitionError::EventTrigger(trigger.r#type)),
     });
     let stop = definition.disable_conditions.into_iter().flatten();
     let stop = stop.map(|condition| match condition {
@@ -91,12 +115,12 @@ pub(super) fn kept(definition: AutomationDefinition) -> Result<Definition, Strin
     })
 }
 
-fn schedule(trigger: AutomationScheduleTrigger) -> Result<Schedule, String> {
+fn schedule(trigger: AutomationScheduleTrigger) -> Result<Schedule, DefinitionError> {
     let misfire = match trigger.misfire_policy {
         None => None,
         Some(AutomationMisfirePolicy::Skip) => Some(Misfire::Skip),
         Some(AutomationMisfirePolicy::RunOnce) => Some(Misfire::CatchUp),
-        Some(AutomationMisfirePolicy::Unknown(odd)) => return Err(format!("there is no misfire policy {odd:?}")),
+        Some(AutomationMisfirePolicy::Unknown(odd)) => return Err(DefinitionError::MisfirePolicy(odd)),
     };
     Ok(Schedule {
         id: trigger.id,

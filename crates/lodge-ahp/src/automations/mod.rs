@@ -123,12 +123,12 @@ pub(crate) fn address(id: &str) -> String {
 }
 
 /// Why something was not done, in the protocol's words.
-fn reason(error: AutomationError) -> String {
+fn reason(error: &AutomationError) -> String {
     match error {
-        AutomationError::NotFound(id) => format!("Automation not found: {}", address(&id)),
-        AutomationError::Exists(id) => format!("Automation already exists: {}", address(&id)),
+        AutomationError::NotFound(id) => format!("Automation not found: {}", address(id)),
+        AutomationError::Exists(id) => format!("Automation already exists: {}", address(id)),
         AutomationError::Active(id) => {
-            let address = address(&id);
+            let address = address(id);
             format!("Automation has an active run and cannot be removed: {address}")
         }
         other => other.to_string(),
@@ -146,5 +146,5 @@ fn rpc_error(error: AutomationError) -> RpcError {
         | AutomationError::Active(_)
         | AutomationError::Over(_) => code::INVALID_REQUEST,
     };
-    RpcError::new(code, reason(error))
+    RpcError::new(code, reason(&error))
 }

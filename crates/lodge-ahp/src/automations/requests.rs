@@ -1,4 +1,4 @@
-//! What clients say about automations and their runs. A request changes no state by itself: what comes of it is told to all.
+//! Actions on automations and their runs. A request changes no state by itself: its result is published to all clients.
 
 use std::sync::Arc;
 
@@ -9,13 +9,28 @@ use ahp_types::{
 use lodge_host::AutomationError;
 use serde_json::{Value, value::RawValue};
 
-use super::{CHANNEL, RUN, definition, id_at, reason};
+use super::{CHANNEL, RUN, definition, definition::DefinitionError, id_at, reason};
 use crate::{
     actions::fill_lists,
     face::Face,
     state::{Conn, Peer},
     wire::Origin,
 };
+
+/// Why an action on automations is not accepted.
+#[derive(Debug, thiserror::Error)]
+enum AutomationRefusal {
+    #[error("the action cannot be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    #[error("the action {0} is unknown or malformed")]
+    Unknown(String),
+    #[error("clients cannot dispatch this for automations")]
+    NotForClients,
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    #[error("{}", reason(.0))]
+    Host(#[from] AutomationError),
+}
 
 impl Face {
     /// Takes an action on one of the channels of automations.
@@ -44,9 +59,13 @@ impl Face {
             }
             Ok(StateAction::AutomationRunCancelRequested(_)) if channel != CHANNEL => {
                 let run = channel.strip_prefix(RUN).unwrap_or_default();
-                self.host.automations().cancel(run).await.map_err(reason)
+                self.host
+                    .automations()
+                    .cancel(run)
+                    .await
+                    .map_err(AutomationRefusal::from)
             }
-            Ok(_) => Err("clients cannot dispatch this for automations".to_owned()),
+            Ok(_) => Err(AutomationRefusal::NotForClients),
             Err(refusal) => Err(refusal),
         };
         let inner = self.inner.lock();
@@ -56,42 +75,45 @@ impl Face {
         }
     }
 
-    /// The same definition at the same address is no second automation, and its client hears of the first.
-    async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), String> {
+    /// Creates an automation. Repeating the same definition at the same address creates no second one.
+    async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), AutomationRefusal> {
         definition::check_address(&create.resource)?;
         definition::check(&create.definition)?;
         let definition = definition::kept(create.definition)?;
         let id = id_at(&create.resource).to_owned();
-        self.host.automations().create(id, definition).await.map_err(reason)
+        Ok(self.host.automations().create(id, definition).await?)
     }
 
-    async fn update_automation(&self, update: AutomationUpdateRequestedAction) -> Result<(), String> {
+    async fn update_automation(&self, update: AutomationUpdateRequestedAction) -> Result<(), AutomationRefusal> {
         let AutomationUpdateRequestedAction { resource, changes, .. } = update;
         let automations = self.host.automations();
+        let invalid = |error: DefinitionError| AutomationError::Invalid(error.to_string());
         let updated = automations.update(id_at(&resource), |known| {
             let mut definition = definition::shown(&known);
             definition::patch(&mut definition, changes);
-            definition::check(&definition).map_err(AutomationError::Invalid)?;
-            definition::kept(definition).map_err(AutomationError::Invalid)
+            definition::check(&definition).map_err(invalid)?;
+            definition::kept(definition).map_err(invalid)
         });
-        updated.await.map_err(|error| match error {
-            AutomationError::NotFound(_) => format!("Automation not found: {resource}"),
-            other => reason(other),
-        })
+        Ok(updated.await?)
     }
 
-    /// Removes an automation and what is known of its runs; their sessions stay. False: there was none.
-    async fn remove_automation(&self, removed: &AutomationRemovedAction, origin: &Origin) -> Result<bool, String> {
+    /// Removes an automation and its runs, but not their sessions. False when it does not exist.
+    async fn remove_automation(
+        &self,
+        removed: &AutomationRemovedAction,
+        origin: &Origin,
+    ) -> Result<bool, AutomationRefusal> {
         let id = id_at(&removed.resource);
         self.automations.removing.lock().insert(id.to_owned(), origin.clone());
         let gone = self.host.automations().remove(id).await;
         self.automations.removing.lock().remove(id);
-        gone.map_err(reason)
+        Ok(gone?)
     }
 }
 
-/// Reads an action. The official type takes a known one with a wrong payload for an unknown one; here is said what is wrong.
-fn read(mut action: Value) -> Result<StateAction, String> {
+/// Reads an action. The official type reads a known action with a wrong payload as an unknown one, so the payload is checked
+/// first.
+fn read(mut action: Value) -> Result<StateAction, AutomationRefusal> {
     fill_lists(&mut action);
     let kind = action["type"].as_str().unwrap_or_default().to_owned();
     let wrong = match kind.as_str() {
@@ -100,10 +122,10 @@ fn read(mut action: Value) -> Result<StateAction, String> {
         _ => None,
     };
     if let Some(error) = wrong {
-        return Err(format!("the action cannot be read: {error}"));
+        return Err(error.into());
     }
     match serde_json::from_value(action) {
-        Ok(StateAction::Unknown(_)) | Err(_) => Err(format!("the action {kind} is unknown or malformed")),
+        Ok(StateAction::Unknown(_)) | Err(_) => Err(AutomationRefusal::Unknown(kind)),
         Ok(action) => Ok(action),
     }
 }

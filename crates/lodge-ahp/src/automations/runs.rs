@@ -25,7 +25,7 @@ impl AutomationFace for Face {
         Box::pin(async move {
             let definition = definition::shown(&automation.definition);
             // What was right when it was saved need not be so any more.
-            definition::check(&definition)?;
+            definition::check(&definition).map_err(|error| error.to_string())?;
             let wanted = prepare(&self, template(&definition)).await;
             let wanted = wanted.map_err(|error| error.message)?;
             let message = message(&definition);
@@ -120,7 +120,7 @@ impl NewRun {
         let begun = match made {
             Ok(()) => actions::begin_automation(&face, &chat, message)
                 .await
-                .map_err(String::from),
+                .map_err(|refusal| refusal.to_string()),
             Err(error) => Err(error),
         };
         if begun.is_err() {

@@ -1,17 +1,20 @@
-//! Keeping changesets up to date while somebody listens.
+//! Keeps changesets up to date while a client is subscribed.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use ahp_types::{
     StateAction,
-    actions::{ChangesetContentChangedAction, ChangesetStatusChangedAction, SessionChangesetsChangedAction},
+    actions::{
+        ChangesetContentChangedAction, ChangesetFilesReviewChangedAction, ChangesetStatusChangedAction,
+        SessionChangesetsChangedAction,
+    },
     state::{ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus, ErrorInfo},
 };
-use lodge_host::{ChangeCounts, HostError, Span};
+use lodge_host::{ChangeCounts, HostError, RegisterError, Span};
 use tokio::sync::Notify;
 
 use super::{Kind, catalogue, files::edit, operations};
@@ -22,29 +25,29 @@ use crate::{
     state::{Service, Uri},
 };
 
-/// Changes come in bursts; this long is waited for more of them.
+/// How long to wait for more changes: they come in bursts.
 const BURST: Duration = Duration::from_millis(60);
-/// How often a work tree is looked at that others may change too.
+/// How often to check a work tree that other programs may change.
 const LOOK: Duration = Duration::from_secs(4);
-/// A look may take a fiftieth of the time.
+/// Checks may take at most one fiftieth of the time.
 const SHARE: u32 = 50;
-/// How long a channel that nobody listens to is kept: who lost its connection comes back.
+/// How long to keep a channel without subscribers. A client that lost its connection comes back.
 const FORGET: Duration = Duration::from_secs(30);
 
-/// Those who follow the changes of sessions: by channel, with the session and the way to wake them. The session's own
-/// address stands for its counts.
+/// The tasks that follow the changes of sessions, by channel. The address of the session itself is the key of the task that
+/// counts its changes.
 #[derive(Default)]
 pub(crate) struct Followers(HashMap<Uri, (Uri, Arc<Notify>)>);
 
 impl Followers {
-    /// Wakes everybody who follows a session's changes.
+    /// Wakes all tasks that follow a session.
     pub(crate) fn wake(&self, session: &str) {
         for (_, wake) in self.0.values().filter(|(of, _)| &**of == session) {
             wake.notify_one();
         }
     }
 
-    /// Forgets a session: who followed it ends.
+    /// Ends all tasks that follow a session.
     pub(crate) fn end(&mut self, session: &str) {
         self.wake(session);
         self.0.retain(|_, (of, _)| &**of != session);
@@ -97,7 +100,7 @@ impl Face {
         Ok(())
     }
 
-    /// Counts what a session changed, now and whenever it changes more.
+    /// Counts the changes of a session, now and after each further change.
     pub(crate) fn count_changes(self: &Arc<Self>, inner: &mut Inner, session: &Uri) {
         let Some(wake) = inner.followers.begin(session, session) else {
             return;
@@ -161,7 +164,7 @@ impl Face {
         }
     }
 
-    /// Says what a session offers to look at, once it has begun.
+    /// Publishes the changesets of a session that has begun.
     pub(crate) fn offer_changesets(&self, inner: &mut Inner, session: &Uri) {
         let Some(entry) = inner.core.sessions.get(session) else {
             return;
@@ -177,27 +180,34 @@ impl Face {
         }
     }
 
-    /// Files of a changeset were marked as seen, or not: that is kept.
-    pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
-        let (Some((session, _)), Some(Service::Changeset(state))) = (Kind::parse(channel), inner.core.service(channel))
-        else {
-            return;
+    /// Saves which files of a changeset are reviewed after an action, before anybody sees it.
+    pub(crate) fn keep_review_marks(
+        &self,
+        inner: &Inner,
+        channel: &str,
+        state: &ChangesetState,
+        changed: &ChangesetFilesReviewChangedAction,
+    ) -> Result<(), RegisterError> {
+        let Some(source) = Kind::parse(channel).and_then(|(session, _)| inner.source(session)) else {
+            return Ok(());
         };
-        let Some(source) = inner.source(session) else { return };
-        let marks: BTreeMap<String, String> = state
-            .files
-            .iter()
-            .filter(|file| file.reviewed == Some(true))
-            .map(|file| (mark_of(channel, file), fingerprint(file)))
-            .collect();
-        let mut reviewed = self.host.marks().reviewed(&source.first);
+        let is_reviewed = |file: &&ChangesetFile| match changed.files.contains(&file.id) {
+            true => changed.reviewed,
+            false => file.reviewed == Some(true),
+        };
+        let reviewed = state.files.iter().filter(is_reviewed);
+        let mut marks = self.host.marks().reviewed(&source.first);
         let prefix = mark_prefix(channel);
-        reviewed.retain(|key, _| !key.starts_with(&prefix));
-        reviewed.extend(marks);
-        if let Err(error) = self.host.marks().set_reviewed(&source.first, &reviewed) {
-            tracing::error!(session = source.first, %error, "cannot save the review marks");
+        marks.retain(|key, _| !key.starts_with(&prefix));
+        marks.extend(reviewed.map(|file| (mark_of(channel, file), fingerprint(file))));
+        self.host.marks().set_reviewed(&source.first, &marks)
+    }
+
+    /// Lets the other changesets of a session show the same review marks.
+    pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
+        if let Some((session, _)) = Kind::parse(channel) {
+            inner.followers.wake(session);
         }
-        inner.followers.wake(session);
     }
 }
 
@@ -210,7 +220,7 @@ fn mark_of(channel: &str, file: &ChangesetFile) -> String {
     format!("{}{}", mark_prefix(channel), file.id)
 }
 
-/// What a file was when it was looked at. One that changed since is to be looked at again.
+/// The version of a file that was reviewed. A file that changes needs another review.
 fn fingerprint(file: &ChangesetFile) -> String {
     let content = |side: &Option<ahp_types::state::FileEditSide>| {
         let side = side.as_ref().map(|side| &side.content);
@@ -263,7 +273,7 @@ impl Follow {
         }
     }
 
-    /// Nobody listens any more.
+    /// Closes the channel.
     fn close(&self) {
         let mut inner = self.face.inner.lock();
         if inner.followers.is_followed(&self.channel, &self.wake) {
@@ -288,7 +298,7 @@ impl Follow {
             .publish(&self.channel, &StateAction::ChangesetStatusChanged(action), None);
     }
 
-    /// Tells what was found; when nobody asked for it, only if it is news. False when the channel is closed.
+    /// Publishes the files; after a mere check, only if something changed. False when the channel is closed.
     fn show(&self, found: Result<Vec<ChangesetFile>, HostError>, woken: bool) -> bool {
         let mut guard = self.face.inner.lock();
         let inner = &mut *guard;
@@ -346,7 +356,7 @@ impl Follow {
     }
 }
 
-/// An operation that runs, or failed, still does so when the files are told anew.
+/// Keeps the status of operations that run or failed.
 fn carry_status(operations: &mut [ChangesetOperation], known: &[ChangesetOperation]) {
     for operation in operations {
         if let Some(old) = known.iter().find(|old| old.id == operation.id)

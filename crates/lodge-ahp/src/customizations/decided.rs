@@ -69,20 +69,34 @@ pub(crate) fn decision(said: &[CustomizationEnablement]) -> Option<bool> {
     first.map(|(_, on)| on)
 }
 
+/// Why decisions are not accepted.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum DecisionError {
+    #[error("the session does not work in {0}")]
+    OtherDirectory(String),
+    #[error("there is no such scope")]
+    NoScope,
+    #[error("there is one decision for each scope")]
+    TwoForOneScope,
+}
+
 /// Decisions that are given by somebody at a session that works in a directory.
-pub(crate) fn given(said: &[CustomizationEnablement], place: Option<&str>) -> Result<Vec<(DecidedFor, bool)>, String> {
+pub(crate) fn given(
+    said: &[CustomizationEnablement],
+    place: Option<&str>,
+) -> Result<Vec<(DecidedFor, bool)>, DecisionError> {
     let mut all = Vec::new();
     for said in said {
         if let CustomizationEnablement::Workspace { uri, .. } = said
             && !place.is_some_and(|place| is_same(place, uri))
         {
-            return Err(format!("the session does not work in {uri}"));
+            return Err(DecisionError::OtherDirectory(uri.clone()));
         }
-        all.push(whom(said).ok_or("there is no such scope")?);
+        all.push(whom(said).ok_or(DecisionError::NoScope)?);
     }
     all.sort_by_key(|(whom, _)| *whom);
     if all.windows(2).any(|two| two[0].0 == two[1].0) {
-        return Err("there is one decision for each scope".to_owned());
+        return Err(DecisionError::TwoForOneScope);
     }
     Ok(all)
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Decisions,
-    fetch::{Copied, fetch},
+    fetch::{Copied, FetchError, fetch},
     offer::Offer,
     plugins::{self, Plugin},
     show::{list, uri_of},
@@ -23,7 +23,7 @@ use crate::{
     talk::{Draft, Driver},
 };
 
-/// How long a message waits for the plugins that came before it.
+/// How long a message waits for plugins that are still being copied.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a driver holds for it.
@@ -31,30 +31,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Custom {
     plugins: Vec<Plugin>,
     fetching: JoinSet<Read>,
-    /// What the files looked like from which all this comes.
+    /// The files that the customizations come from, as last seen.
     seen: Option<Watched>,
-    /// What persons decided about, so that what they take back is as it was.
+    /// Keys that people decided about, so that a withdrawn decision restores the default.
     decided: BTreeSet<String>,
 }
 
-/// A plugin that was read, or cannot be.
+/// A plugin that was copied, or why it was not.
 struct Read {
     client: String,
     uri: String,
     nonce: Option<String>,
-    fetched: Result<Copied, String>,
+    fetched: Result<Copied, FetchError>,
 }
 
-/// What somebody wants of an MCP server.
+/// A request to an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ServerRequest {
     Start,
     Stop,
     Background,
 }
 
 impl Custom {
-    /// Resolves when a plugin was read; never while none is.
+    /// Resolves when a plugin was copied. Pending while none is being copied.
     pub(crate) async fn fetched(&mut self) {
         let Some(read) = self.fetching.join_next().await else {
             return std::future::pending().await;
@@ -69,7 +69,7 @@ impl Custom {
         }
     }
 
-    /// Takes over what clients bring now. Answers with the MCP servers of what is gone, if that changed anything.
+    /// Takes the plugins of the current clients. Returns the MCP servers of removed plugins if anything changed.
     fn bring(&mut self, face: &Arc<Face>, clients: &[SessionActiveClient]) -> Option<Vec<String>> {
         let mut before = std::mem::take(&mut self.plugins);
         let mut changed = false;
@@ -152,7 +152,7 @@ impl Driver {
         self.customize().await;
     }
 
-    /// Waits for the plugins that are being read, but not for ever.
+    /// Waits for plugins that are being copied, for a limited time.
     pub(crate) async fn plugins_ready(&mut self) {
         if self.custom.fetching.is_empty() {
             return;
@@ -166,7 +166,7 @@ impl Driver {
         self.customize().await;
     }
 
-    /// Does what persons decided, and shows what there is.
+    /// Applies decisions, and publishes the customizations.
     pub(crate) async fn customize(&mut self) {
         if let Some(session) = self.live.as_ref().map(|live| live.session.clone())
             && let Err(error) = self.decide(&session).await
@@ -279,19 +279,19 @@ impl Driver {
         }
     }
 
-    /// Somebody wants something of an MCP server.
-    pub(crate) async fn wish(&mut self, id: &str, wish: Wish) {
+    /// Carries out a request to an MCP server.
+    pub(crate) async fn request_of_server(&mut self, id: &str, request: ServerRequest) {
         if let (Some(live), Some(name)) = (&self.live, server_of(id)) {
             let mcp = live.session.mcp();
-            match wish {
-                Wish::Start => {
+            match request {
+                ServerRequest::Start => {
                     if mcp.info(name).is_some_and(|info| info.status == Status::Connected) {
                         let _ = mcp.stop(name);
                     }
                     live.session.start_server(name);
                 }
-                Wish::Stop => drop(mcp.stop(name)),
-                Wish::Background => drop(mcp.release()),
+                ServerRequest::Stop => drop(mcp.stop(name)),
+                ServerRequest::Background => drop(mcp.release()),
             }
         }
         self.face.decision_done(&self.chat);

@@ -1,5 +1,5 @@
-//! Reading a client's plugin through the client, into a directory of the host's that lives as long as the client does: what
-//! stands in its usual places, and what its manifest names.
+//! Copies a client's plugin to a directory of the host, through the client: the usual parts, and the parts that its manifest
+//! names. The directory is removed when the client goes.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{face::Face, methods::call_client, uri};
 
-/// What is read of every plugin, at its top.
+/// The parts at the top of a plugin that are always copied.
 const PARTS: [&str; 12] = [
     "SKILL.md",
     "skills",
@@ -30,23 +30,50 @@ const PARTS: [&str; 12] = [
     ".claude-plugin",
     "plugin.json",
 ];
-/// What nobody runs from a plugin, and what is too much.
+/// Directories that are never copied.
 const NEVER: [&str; 2] = ["node_modules", ".git"];
-/// How hooks and servers name the directory that their plugin is in.
+/// The variable with which hooks and servers refer to the directory of their plugin.
 const ITS_ROOT: &str = "PLUGIN_ROOT";
 const DEPTH: usize = 8;
 const FILES: usize = 512;
 const FILE_BYTES: usize = 1 << 20;
 const BYTES: usize = 8 << 20;
 
-/// A plugin's copy. The directory goes with whoever holds this.
+/// Why a plugin cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("It has no {}.", .0.display())]
+    Missing(PathBuf),
+    #[error("It has more than {FILES} files, or files nested too deeply.")]
+    TooManyFiles,
+    #[error("{} is too large.", .0.display())]
+    TooLarge(PathBuf),
+    #[error("{uri} cannot be read: {why}")]
+    Unreadable { uri: String, why: String },
+    #[error("Cannot save it: {0}")]
+    Unsaved(#[from] std::io::Error),
+    /// What the host says about its manifest.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl FetchError {
+    fn unreadable(uri: &str, why: impl ToString) -> Self {
+        Self::Unreadable {
+            uri: uri.to_owned(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// A copy of a plugin. Dropping it removes the directory.
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) plugin: Plugin,
     _dir: Scratch,
 }
 
-/// Where plugins are copied to; what an earlier host left there is of no use.
+/// Where plugins are copied to. Leftovers of an earlier host can be deleted.
 pub(crate) fn place(home: &Path) -> PathBuf {
     home.join("ahp/plugins")
 }
@@ -77,8 +104,8 @@ struct Content {
 }
 
 /// Reads a plugin of a client.
-pub(super) async fn fetch(face: Arc<Face>, client: &str, at: &str) -> Result<Copied, String> {
-    let dir = Scratch::new(&place(face.host.home().path())).await.map_err(kept)?;
+pub(super) async fn fetch(face: Arc<Face>, client: &str, at: &str) -> Result<Copied, FetchError> {
+    let dir = Scratch::new(&place(face.host.home().path())).await?;
     let mut fetch = Fetch {
         face: &face,
         client,
@@ -113,14 +140,15 @@ struct Fetch<'a> {
     dir: Scratch,
     files: usize,
     bytes: usize,
-    /// Something in it runs what lies elsewhere in it.
+    /// A hook or server runs files outside the usual parts.
     needs_all: bool,
 }
 
 impl Fetch<'_> {
-    /// Reads what the plugin says of itself, and what that names.
-    async fn described(&mut self) -> Result<Plugin, String> {
-        let plugin = lodge_host::read_plugin(self.dir.path().to_owned()).await?;
+    /// Reads the manifest, and copies the parts that it names.
+    async fn described(&mut self) -> Result<Plugin, FetchError> {
+        let plugin = lodge_host::read_plugin(self.dir.path().to_owned()).await;
+        let plugin = plugin.map_err(FetchError::Invalid)?;
         let root = &plugin.root;
         for place in plugin.places().filter_map(|place| place.strip_prefix(root).ok()) {
             let top = place.iter().next();
@@ -135,19 +163,19 @@ impl Fetch<'_> {
         })
     }
 
-    /// Copies what the plugin names.
-    async fn named(&mut self, place: &Path) -> Result<(), String> {
+    /// Copies a part that the manifest names.
+    async fn named(&mut self, place: &Path) -> Result<(), FetchError> {
         let parent = place.parent().unwrap_or(Path::new(""));
         let entries = self.list(parent).await?;
         let entry = entries
             .into_iter()
             .find(|entry| place.file_name() == Some(OsStr::new(&entry.name)));
-        let entry = entry.ok_or_else(|| format!("It has no {}.", place.display()))?;
+        let entry = entry.ok_or_else(|| FetchError::Missing(place.to_owned()))?;
         self.take(&entry, place.to_owned()).await
     }
 
-    /// Copies a file, or a directory with all that is in it. What is there already stays.
-    async fn take(&mut self, entry: &Entry, path: PathBuf) -> Result<(), String> {
+    /// Copies a file, or a directory with its contents. Skips files that were copied before.
+    async fn take(&mut self, entry: &Entry, path: PathBuf) -> Result<(), FetchError> {
         if !is_plain(&entry.name) {
             return Ok(());
         }
@@ -158,16 +186,16 @@ impl Fetch<'_> {
             }
             self.files += 1;
             if self.files > FILES || depth > DEPTH {
-                return Err(format!("It has more than {FILES} files, or files nested too deeply."));
+                return Err(FetchError::TooManyFiles);
             }
             if !is_dir {
                 let content = self.read(&path).await?;
                 let is_json = path.extension().is_some_and(|extension| extension == "json");
                 self.needs_all |= is_json && String::from_utf8_lossy(&content).contains(ITS_ROOT);
-                self.dir.write(&path, content).await.map_err(kept)?;
+                self.dir.write(&path, content).await?;
                 continue;
             }
-            self.dir.make_directory(&path).await.map_err(kept)?;
+            self.dir.make_directory(&path).await?;
             let entries = self.list(&path).await?;
             let good = |entry: &&Entry| is_plain(&entry.name) && !NEVER.contains(&entry.name.as_str());
             for entry in entries.iter().filter(good) {
@@ -177,25 +205,28 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    async fn list(&self, below: &Path) -> Result<Vec<Entry>, String> {
+    async fn list(&self, below: &Path) -> Result<Vec<Entry>, FetchError> {
         let listed: Listed = self.ask("resourceList", below).await?;
         Ok(listed.entries)
     }
 
-    async fn read(&mut self, below: &Path) -> Result<Vec<u8>, String> {
+    async fn read(&mut self, below: &Path) -> Result<Vec<u8>, FetchError> {
         let content: Content = self.ask("resourceRead", below).await?;
         let content = match content.encoding.as_deref() {
-            Some("base64") => STANDARD.decode(content.data).map_err(|error| error.to_string())?,
+            Some("base64") => {
+                let decoded = STANDARD.decode(content.data);
+                decoded.map_err(|error| FetchError::unreadable(&below.to_string_lossy(), error))?
+            }
             _ => content.data.into_bytes(),
         };
         self.bytes += content.len();
         if content.len() > FILE_BYTES || self.bytes > BYTES {
-            return Err(format!("{} is too large.", below.display()));
+            return Err(FetchError::TooLarge(below.to_owned()));
         }
         Ok(content)
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(&self, method: &str, below: &Path) -> Result<T, String> {
+    async fn ask<T: serde::de::DeserializeOwned>(&self, method: &str, below: &Path) -> Result<T, FetchError> {
         let uri = match below.as_os_str().is_empty() {
             true => self.at.to_owned(),
             false => uri::child(self.at, below),
@@ -203,13 +234,9 @@ impl Fetch<'_> {
         let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": uri, "encoding": "base64" });
         let answer = call_client(self.face, self.client, method, &params.to_string())
             .await
-            .map_err(|error| format!("{uri} cannot be read: {}", error.message))?;
-        serde_json::from_str(answer.get()).map_err(|error| format!("{uri} cannot be read: {error}"))
+            .map_err(|error| FetchError::unreadable(&uri, error.message))?;
+        serde_json::from_str(answer.get()).map_err(|error| FetchError::unreadable(&uri, error))
     }
-}
-
-fn kept(error: std::io::Error) -> String {
-    format!("Cannot save it: {error}")
 }
 
 fn is_plain(name: &str) -> bool {

@@ -22,8 +22,8 @@ use lodge_host::{decision_key, skill_key};
 
 pub(crate) use self::{
     auth::{Watchers, requirement},
-    decided::{Decisions, decision, given, shown},
-    drive::{Custom, Wish, is_news},
+    decided::{DecisionError, Decisions, decision, given, shown},
+    drive::{Custom, ServerRequest, is_news},
     fetch::place as plugins_place,
     show::agents_of_host,
 };

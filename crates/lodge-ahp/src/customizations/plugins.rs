@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use ahp_types::state::ClientPluginCustomization;
 use lodge_host::{BroughtPlugin, decision_key};
 
-use super::{Decisions, decision, fetch::Copied};
+use super::{
+    Decisions, decision,
+    fetch::{Copied, FetchError},
+};
 
 /// A client brings at most so many.
 pub(super) const MOST: usize = 32;
@@ -16,7 +19,7 @@ pub(super) struct Plugin {
     pub(super) client: String,
     pub(super) given: ClientPluginCustomization,
     /// None while it is being read.
-    pub(super) fetched: Option<Result<Copied, String>>,
+    pub(super) fetched: Option<Result<Copied, FetchError>>,
 }
 
 /// What the host knows of plugins.

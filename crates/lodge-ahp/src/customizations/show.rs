@@ -46,7 +46,7 @@ struct Spot {
 
 /// Everything of a session's.
 pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> Vec<Customization> {
-    let mut shelf = Shelf {
+    let mut list = CustomizationList {
         directories: BTreeMap::new(),
         plugins: plugins.iter().map(|_| Vec::new()).collect(),
         app: Vec::new(),
@@ -57,25 +57,25 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
     let brought = &super::plugins::brought(plugins);
     for (agent, on) in &offer.agents {
         let place = PartPlace::of_agent(brought, agent);
-        shelf.put(place, *on, |spot, on| {
+        list.put(place, *on, |spot, on| {
             ChildCustomization::Agent(agent_child(agent, spot, on))
         });
     }
     for (skill, on) in &offer.skills {
         let place = PartPlace::of_skill(brought, skill);
-        shelf.put(place, *on, |spot, on| {
+        list.put(place, *on, |spot, on| {
             ChildCustomization::Skill(skill_child(skill, spot, on))
         });
     }
     for (path, on) in &offer.instructions {
         let place = PartPlace::of_file(brought, PartKind::Rules, path);
-        shelf.put(place, *on, |spot, on| {
+        list.put(place, *on, |spot, on| {
             ChildCustomization::Rule(rule_child(path, spot, on))
         });
     }
     for (path, name, description) in &offer.commands {
         let place = PartPlace::of_file(brought, PartKind::Prompts, path);
-        shelf.put(place, true, |spot, _| {
+        list.put(place, true, |spot, _| {
             ChildCustomization::Prompt(PromptCustomization {
                 id: spot.id.clone(),
                 uri: spot.uri.clone(),
@@ -90,7 +90,7 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
     }
     for (path, on) in &offer.hooks {
         let place = PartPlace::of_file(brought, PartKind::Hooks, path);
-        shelf.put(place, *on, |spot, on| {
+        list.put(place, *on, |spot, on| {
             ChildCustomization::Hook(HookCustomization {
                 id: spot.id.clone(),
                 uri: spot.uri.clone(),
@@ -111,14 +111,14 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
         };
         let of = plugins.iter().position(has);
         match of {
-            Some(at) => shelf.plugins[at].push(ChildCustomization::McpServer(Box::new(shown))),
+            Some(at) => list.plugins[at].push(ChildCustomization::McpServer(Box::new(shown))),
             None => servers.push(Customization::McpServer(Box::new(shown))),
         }
     }
-    shelf.list(plugins, servers)
+    list.list(plugins, servers)
 }
 
-struct Shelf<'a> {
+struct CustomizationList<'a> {
     directories: BTreeMap<(PartKind, PathBuf), Vec<ChildCustomization>>,
     plugins: Vec<Vec<ChildCustomization>>,
     app: Vec<ChildCustomization>,
@@ -128,7 +128,7 @@ struct Shelf<'a> {
     decisions: &'a Decisions,
 }
 
-impl Shelf<'_> {
+impl CustomizationList<'_> {
     fn put(&mut self, place: PartPlace, on: bool, child: impl FnOnce(&Spot, bool) -> ChildCustomization) {
         // In a directory that is off everything is; what it was by itself is shown nevertheless.
         let decisions = &self.decisions.all;
@@ -220,8 +220,8 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
         load: Some(match &plugin.fetched {
             None => CustomizationLoadState::Loading(CustomizationLoadingState {}),
             Some(Ok(_)) => CustomizationLoadState::Loaded(CustomizationLoadedState {}),
-            Some(Err(message)) => CustomizationLoadState::Error(CustomizationErrorState {
-                message: message.clone(),
+            Some(Err(error)) => CustomizationLoadState::Error(CustomizationErrorState {
+                message: error.to_string(),
             }),
         }),
         children: plugin.copied().is_some().then_some(children),

@@ -124,7 +124,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Result<Reply, RpcError>
     }
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
-    let elsewhere = open_all(request, &peer, &wanted).await;
+    let relayed = open_all(request, &peer, &wanted).await;
     let mut inner = face.inner.lock();
     if !conn.introduce(peer.clone()) {
         return Err(initialized());
@@ -133,7 +133,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Result<Reply, RpcError>
     let snapshots = wanted
         .iter()
         .filter_map(|uri| core.subscribe(conn, &peer, uri, None).ok().flatten())
-        .chain(elsewhere.snapshots)
+        .chain(relayed.snapshots)
         .collect();
     let modern = peer.dialect == Dialect::Modern;
     let result = rpc::ok(Initialized {
@@ -154,7 +154,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Result<Reply, RpcError>
     // Queued under the lock: the first action after the snapshots comes after this response.
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
-    drop(elsewhere.holds);
+    drop(relayed.holds);
     face.telemetry_changed();
     Ok(Reply::Sent)
 }
@@ -197,27 +197,27 @@ async fn open(request: &Request<'_>, peer: &Peer, uri: &str) {
     }
 }
 
-/// What a client listens to on other hosts.
+/// A client's subscriptions to channels of other hosts.
 #[derive(Default)]
-struct Elsewhere {
+struct RelayedSubscriptions {
     snapshots: Vec<Box<RawValue>>,
-    /// The client hears nothing of it before these are dropped.
+    /// The client receives nothing from these channels until these are dropped.
     holds: Vec<Hold>,
 }
 
-/// Opens what somebody who comes is about to subscribe to, here or on the hosts that have it.
-async fn open_all(request: &Request<'_>, peer: &Peer, uris: &[String]) -> Elsewhere {
-    let mut elsewhere = Elsewhere::default();
+/// Opens the channels that a client subscribes to when it connects, here or on the hosts that own them.
+async fn open_all(request: &Request<'_>, peer: &Peer, uris: &[String]) -> RelayedSubscriptions {
+    let mut relayed = RelayedSubscriptions::default();
     for uri in uris.iter().take(request.face.config.limits.subscriptions) {
         match relay::listen(request.face, request.conn, peer, uri).await {
             Some((snapshot, hold)) => {
-                elsewhere.snapshots.extend(snapshot);
-                elsewhere.holds.push(hold);
+                relayed.snapshots.extend(snapshot);
+                relayed.holds.push(hold);
             }
             None => open(request, peer, uri).await,
         }
     }
-    elsewhere
+    relayed
 }
 
 #[derive(Deserialize)]
@@ -246,8 +246,8 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Result<Reply, RpcError> 
     };
     let mut seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
     let subscriptions = params.subscriptions;
-    let elsewhere = open_all(request, &peer, &subscriptions).await;
-    if !elsewhere.holds.is_empty() {
+    let relayed = open_all(request, &peer, &subscriptions).await;
+    if !relayed.holds.is_empty() {
         // What happened on other hosts cannot be replayed, and the answer is one or the other.
         seen = u64::MAX;
     }
@@ -271,7 +271,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Result<Reply, RpcError> 
             missing,
         }),
         Resumed::Snapshots(mut snapshots) => {
-            snapshots.extend(elsewhere.snapshots);
+            snapshots.extend(relayed.snapshots);
             rpc::ok(SnapshotResult {
                 r#type: "snapshot",
                 snapshots,
@@ -280,7 +280,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Result<Reply, RpcError> 
     };
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
-    drop(elsewhere.holds);
+    drop(relayed.holds);
     let (told, teller) = (conn.clone(), face.clone());
     face.tasks.spawn(async move { teller.tell_recent(&told).await });
     face.listeners_changed();

@@ -498,7 +498,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     if request.peer()?.is_editor() {
         return rpc::null();
     }
-    face.inner.lock().remove_session(&session);
+    // Whoever is subscribed hears on where it cannot be deleted.
     face.delete(&id).await.map_err(host_error)?;
     face.forget(&session);
     rpc::null()

@@ -6,6 +6,7 @@
 
 mod answers;
 mod edits;
+mod from_clients;
 mod input;
 mod message;
 mod queue;
@@ -13,7 +14,6 @@ mod shells;
 mod sign_in;
 mod subagents;
 mod taken;
-mod told;
 mod tools;
 mod turns;
 
@@ -36,7 +36,7 @@ pub(crate) use self::{
     edits::{Proposed, Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{embedded, message_of, message_of_prompt},
-    tools::{Said, said_in},
+    tools::{EditError, Said, said_in},
 };
 
 /// Where an action goes.

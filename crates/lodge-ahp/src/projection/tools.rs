@@ -34,6 +34,15 @@ use super::{
 };
 use crate::uri;
 
+/// Why a person cannot change the input of a call so.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EditError {
+    #[error("the input of this tool call cannot be edited")]
+    NotEditable,
+    #[error("{0}")]
+    Invalid(String),
+}
+
 /// A call, as far as later events need to know it.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
@@ -295,10 +304,10 @@ impl Projector {
     }
 
     /// What a call would get whose input a person changed.
-    pub(crate) fn edited(&self, call: &str, input: &str) -> Result<Value, String> {
+    pub(crate) fn edited(&self, call: &str, input: &str) -> Result<Value, EditError> {
         let call = self.calls.get(call).filter(|call| !call.arguments.is_null());
-        let call = call.ok_or_else(|| "the input of this tool call cannot be edited".to_owned())?;
-        edited_arguments(&call.arguments, input)
+        let call = call.ok_or(EditError::NotEditable)?;
+        edited_arguments(&call.arguments, input).map_err(EditError::Invalid)
     }
 
     /// The log has the question and its answer, and not what live clients were shown of them: that is made from both.

@@ -1,5 +1,5 @@
-//! A connection as the state sees it: an identity and a bounded queue of frames. Whoever publishes only ever appends; a
-//! client that does not read fills its own queue, loses its connection and nothing else.
+//! A connection as the state sees it: an identity and a bounded queue of frames. Publishing only appends. A client that does
+//! not read fills its own queue and loses its connection; others are not affected.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,21 +23,21 @@ use crate::{
     wire::Frame,
 };
 
-/// Requests of the host that may wait for one client.
+/// How many requests of the host may wait for one client.
 const CALLS: usize = 64;
 
-/// Who is at the other end, known after the handshake.
+/// The client at the other end, known after the handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) client: Arc<str>,
     pub(crate) version: String,
     pub(crate) dialect: Dialect,
-    /// What the client's program calls itself, where it said so.
+    /// The name of the client's program, empty if it gave none.
     pub(crate) name: String,
 }
 
 impl Peer {
-    /// The host itself, where it does what clients do otherwise.
+    /// The host itself, where it acts like a client.
     pub(crate) fn host() -> Self {
         Self {
             client: "".into(),
@@ -47,8 +47,8 @@ impl Peer {
         }
     }
 
-    /// Whether it is an editor of the VS Code family, which makes sessions before anybody says something, and disposes of
-    /// sessions that it still shows.
+    /// Whether it is an editor of the VS Code family. These create sessions before the first message, and dispose of sessions
+    /// that they still show.
     pub(crate) fn is_editor(&self) -> bool {
         self.name.starts_with("vscode")
     }
@@ -57,23 +57,23 @@ impl Peer {
 /// Why the host ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// The queue is full: the client does not keep up. It may come back and gets what it missed, or fresh snapshots.
+    /// The queue is full. The client may reconnect and gets what it missed, or fresh snapshots.
     TooSlow,
     /// No common version; the response was sent.
     NoCommonVersion,
     /// The host stops.
     GoingAway,
-    /// What came is not WebSocket.
+    /// A frame is not valid WebSocket.
     Broken,
-    /// A message is larger than the host takes.
+    /// A message is larger than the limit.
     TooLarge,
-    /// A file could not be read to its end, after the beginning of the answer was sent.
+    /// Reading a file failed after the beginning of the answer was sent.
     Unreadable,
     /// The other end is gone.
     Gone,
-    /// Its device may not come in any more.
+    /// Its device was revoked.
     Revoked,
-    /// The host that has a session of it in use is gone.
+    /// The host that owns a session of this client is gone.
     OwnerGone,
 }
 
@@ -94,11 +94,11 @@ impl Closing {
     }
 }
 
-/// What waits to be sent.
+/// An entry of the queue.
 #[derive(Debug)]
 pub(crate) enum Queued {
     Frame(Frame),
-    /// A large answer, made while it is sent. No other one is begun on this connection until it is.
+    /// A large answer, which is produced while it is sent. A connection sends one at a time.
     Large(LargeAnswer, OwnedSemaphorePermit),
 }
 
@@ -114,28 +114,40 @@ pub(crate) struct Conn {
     pub(crate) id: u64,
     limit: usize,
     queue: Mutex<Queue>,
-    /// Bytes that the socket has not taken yet, queued or on their way.
+    /// Bytes that the socket has not accepted yet.
     unsent: AtomicUsize,
     wake: Notify,
     sent: Notify,
-    /// No more is read.
+    /// Ends reading.
     end: CancellationToken,
-    /// Not even what is queued is sent.
+    /// Ends writing, even of queued frames.
     cut: CancellationToken,
     peer: OnceLock<Peer>,
-    /// Who was let in, and what they may do.
+    /// Identity and rights of the client.
     pub(crate) admission: Admission,
     large: Arc<Semaphore>,
     calls: Mutex<Calls>,
-    /// Sessions of other hosts that it has to do with.
+    /// Its links to sessions of other hosts.
     pub(crate) relays: Relays,
 }
 
-/// Requests of the host that wait for the client.
+/// Requests of the host that wait for an answer of the client.
 #[derive(Default)]
 struct Calls {
     last: u64,
     waiting: HashMap<u64, oneshot::Sender<RpcResult>>,
+}
+
+/// A waiting request. Dropping it makes room for another one, also when its future is dropped before the answer.
+struct Waiting<'a> {
+    conn: &'a Conn,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.conn.calls.lock().waiting.remove(&self.id);
+    }
 }
 
 impl std::fmt::Debug for Conn {
@@ -166,24 +178,25 @@ impl Conn {
         }
     }
 
-    /// Who it is, once known.
+    /// The client, after the handshake.
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.peer.get()
     }
 
-    /// Says who it is; false when that was said before.
+    /// Sets the client. False when it is set already.
     pub(crate) fn introduce(&self, peer: Peer) -> bool {
         self.peer.set(peer).is_ok()
     }
 
-    /// Queues a frame. A full queue is emptied and the connection ends: what it missed it gets when it comes back.
+    /// Queues a frame. If the queue is full, empties it and ends the connection. The client gets what it missed when it
+    /// reconnects.
     pub(crate) fn push(&self, frame: Frame) {
         if self.enqueue(frame) {
             self.wake();
         }
     }
 
-    /// The same, but wakes nobody. True when somebody has to be woken.
+    /// Queues a frame without waking the sender. True when the sender must be woken.
     pub(super) fn enqueue(&self, frame: Frame) -> bool {
         let mut queue = self.queue.lock();
         if queue.closing.is_some() {
@@ -203,12 +216,12 @@ impl Conn {
         queue.frames.len() <= 1
     }
 
-    /// Wakes whoever sends what is queued.
+    /// Wakes the task that sends queued frames.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// The turn of a large answer. One at a time is made and sent, and it does not count as lag.
+    /// Waits for the right to send a large answer. Only one is sent at a time, and it does not count as lag.
     pub(crate) async fn large(&self) -> Option<OwnedSemaphorePermit> {
         self.large.clone().acquire_owned().await.ok()
     }
@@ -223,13 +236,13 @@ impl Conn {
         }
     }
 
-    /// The socket took so many bytes.
+    /// Notes that the socket accepted so many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.unsent.fetch_sub(bytes, Ordering::Relaxed);
         self.sent.notify_waiters();
     }
 
-    /// Resolves when the client has read enough that it may be given more, or is gone.
+    /// Resolves when the client has read enough to get more, or is gone.
     pub(crate) async fn drained(&self) {
         loop {
             let sent = self.sent.notified();
@@ -243,12 +256,12 @@ impl Conn {
         }
     }
 
-    /// Bytes that the socket has yet to take.
+    /// Bytes that the socket has not accepted yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    /// Asks the client for something. Who does not answer within `patience`, or goes, has failed to.
+    /// Sends a request to the client. Fails if the client does not answer within `patience`, or disconnects.
     pub(crate) async fn call(&self, method: &str, params: &str, patience: Duration) -> RpcResult {
         let gone = || {
             RpcError::new(
@@ -267,6 +280,7 @@ impl Conn {
             calls.waiting.insert(id, sender);
             id
         };
+        let _waiting = Waiting { conn: self, id };
         self.push(Frame::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
         )));
@@ -274,7 +288,6 @@ impl Conn {
             answer = tokio::time::timeout(patience, answer) => answer,
             () = self.ended() => return Err(gone()),
         };
-        self.calls.lock().waiting.remove(&id);
         match answer {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(gone()),
@@ -285,7 +298,7 @@ impl Conn {
         }
     }
 
-    /// The client answers a request of the host.
+    /// Takes an answer of the client to a request of the host.
     pub(crate) fn answered(&self, id: Option<u64>, result: RpcResult) {
         let waiting = id.and_then(|id| self.calls.lock().waiting.remove(&id));
         match waiting {
@@ -295,7 +308,7 @@ impl Conn {
         }
     }
 
-    /// Ends the connection after what is queued.
+    /// Ends the connection after the queued frames are sent.
     pub(crate) fn close(&self, why: Closing) {
         let mut queue = self.queue.lock();
         queue.closing.get_or_insert(why);
@@ -316,12 +329,12 @@ impl Conn {
         self.end.cancelled().await;
     }
 
-    /// Resolves when it ends at once.
+    /// Resolves when the connection ends without sending the rest of the queue.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;
     }
 
-    /// The queued frames, as soon as there are some; `Err` when there will be no more.
+    /// Takes the queued frames, as soon as there are some. `Err` when there will be no more.
     pub(crate) async fn take(&self, into: &mut VecDeque<Queued>) -> Result<(), Closing> {
         loop {
             {
@@ -353,6 +366,21 @@ mod tests {
         let mut frames = VecDeque::new();
         assert_eq!(conn.take(&mut frames).await, Err(Closing::TooSlow));
         assert!(frames.is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_whose_askers_gave_up_take_no_room() {
+        let conn = Conn::new(1, 1 << 20, Admission::owner());
+        for _ in 0..=CALLS {
+            let mut call = Box::pin(conn.call("resourceRead", "{}", Duration::from_secs(3600)));
+            assert!(futures_util::poll!(&mut call).is_pending());
+            // Its turn was cancelled.
+            drop(call);
+        }
+        let (result, ()) = tokio::join!(conn.call("resourceRead", "{}", Duration::from_secs(3600)), async {
+            conn.answered(Some(CALLS as u64 + 2), Ok(Box::default()));
+        });
+        assert!(result.is_ok(), "{result:?}");
     }
 
     #[tokio::test]

@@ -37,6 +37,7 @@ pub(crate) use self::{
     conn::{Closing, Conn, Peer, Queued},
     lent::{Borrowed, Handle, Lent},
     numbers::{Numbering, Numbers},
+    quote::QuoteError,
     ring::{Ring, Sent},
     service::{Service, ServiceEntry},
     session::{SessionEntry, aggregate},

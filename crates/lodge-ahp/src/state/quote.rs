@@ -6,29 +6,31 @@ use lodge_host::Delivery;
 use super::{ChatEntry, ChatStore, Core};
 use crate::talk::Effect;
 
-/// Of a long chat the model reads the end.
+/// Why a message cannot refer to a chat.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuoteError {
+    #[error("there is no chat {0}")]
+    NoChat(String),
+    #[error("the attached chat has no finished turn {0:?}")]
+    NoTurn(String),
+}
+
+/// The model reads the end of a long chat.
 const QUOTED: usize = 128 << 10;
 
 impl Core {
-    /// Says up to which turn each attached chat is meant: whatever is said in it later is not.
-    pub(crate) fn pin_chats(&self, message: &mut Message) -> Result<(), String> {
+    /// Sets the last turn of each attached chat that the message refers to. It does not refer to what is said later.
+    pub(crate) fn pin_chats(&self, message: &mut Message) -> Result<(), QuoteError> {
         for attachment in message.attachments.iter_mut().flatten() {
-            let attached = match attachment {
-                MessageAttachment::Chat(attached) => attached,
-                MessageAttachment::Annotations(attached) => {
-                    self.check_annotations(attached)?;
-                    continue;
-                }
-                _ => continue,
+            let MessageAttachment::Chat(attached) = attachment else {
+                continue;
             };
             let chat = self.chats.get(attached.resource.as_str());
-            let turns = chat
-                .ok_or_else(|| format!("there is no chat {}", attached.resource))?
-                .store()
-                .turns();
+            let chat = chat.ok_or_else(|| QuoteError::NoChat(attached.resource.clone()))?;
+            let turns = chat.store().turns();
             match &attached.end_turn {
                 Some(end) if !turns.iter().any(|turn| *turn.id == **end) => {
-                    return Err(format!("the attached chat has no finished turn {end:?}"));
+                    return Err(QuoteError::NoTurn(end.clone()));
                 }
                 Some(_) => {}
                 None => attached.end_turn = turns.last().map(|turn| turn.id.to_string()),
@@ -56,7 +58,7 @@ impl Core {
                         attached.label.replace('"', "'")
                     ))
                 }
-                MessageAttachment::Annotations(attached) => self.quote_annotations(attached),
+                MessageAttachment::Annotations(attached) => Some(self.quote_annotations(attached)),
                 _ => None,
             });
         Effect::Send {
@@ -83,7 +85,7 @@ fn quote(store: &ChatStore, end: &str) -> String {
             continue;
         };
         if said.len() > left {
-            turns.push("(What was said before is left out.)\n\n".to_owned());
+            turns.push("(Earlier messages omitted.)\n\n".to_owned());
             break;
         }
         left -= said.len();

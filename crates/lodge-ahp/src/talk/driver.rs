@@ -387,7 +387,7 @@ impl Driver {
             Effect::Ended => return self.ended().await,
             Effect::Customized => return self.show_customizations().await,
             Effect::Decided => return self.decided().await,
-            Effect::Server { id, wish } => return self.wish(&id, wish).await,
+            Effect::Server { id, request } => return self.request_of_server(&id, request).await,
             Effect::Change(setting) => self.change(setting).await,
             Effect::Directories => self.look_where_to_work().await,
             // What was never made alive has nothing to stop or answer.

@@ -21,7 +21,7 @@ pub(crate) use self::{
     follower::Shown,
     stream::{Feed, Route},
 };
-use crate::{customizations::Wish, session_config::Isolation};
+use crate::{customizations::ServerRequest, session_config::Isolation};
 
 /// What a message begins with that is a command for the shell.
 pub(crate) const COMMAND_PREFIX: &str = "!";
@@ -73,7 +73,7 @@ pub(crate) enum Effect {
     /// Something was turned on or off.
     Decided,
     /// Something is wanted of an MCP server.
-    Server { id: String, wish: Wish },
+    Server { id: String, request: ServerRequest },
 }
 
 impl Effect {

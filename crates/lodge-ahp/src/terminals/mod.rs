@@ -23,7 +23,7 @@ use ahp_types::{
 };
 use lodge_host::terminal::{Modes, Opening, Output, Piece, Terminal};
 
-pub(crate) use self::rules::{Deed, MAX_TITLE, TerminalRefusal, check, may_hold, size};
+pub(crate) use self::rules::{MAX_TITLE, TerminalEffect, TerminalRefusal, check, may_hold, size};
 use crate::{
     face::{Face, Inner},
     rpc::{RpcError, code},

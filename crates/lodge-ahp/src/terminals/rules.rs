@@ -1,4 +1,4 @@
-//! What clients may say about a terminal.
+//! Rules for actions on terminals.
 
 use ahp_types::{
     StateAction,
@@ -7,22 +7,22 @@ use ahp_types::{
 
 use crate::{face::Inner, state::Peer};
 
-/// No screen is larger.
+/// The largest number of rows or columns.
 pub(crate) const MAX_SIDE: i64 = 5000;
-/// A title is a line.
+/// The most characters of a title, which is one line.
 pub(crate) const MAX_TITLE: usize = 256;
 
-/// What an accepted action does beyond the state.
+/// What an accepted action does beside changing the state.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Deed {
-    /// Types.
+pub(crate) enum TerminalEffect {
+    /// Bytes for the shell.
     Input(String),
     Resize(u16, u16),
-    /// A person named it.
+    /// The terminal has a new title.
     Named,
-    /// It has another holder.
+    /// The terminal has another owner.
     Claimed,
-    /// Nothing is left of its past.
+    /// The past output was cleared.
     Cleared,
 }
 
@@ -55,14 +55,14 @@ pub(crate) enum TerminalRefusal {
     NoChat,
 }
 
-/// Whether a client may dispatch this, and what it does.
+/// Checks an action of a client, and returns its effect.
 pub(crate) fn check(
     inner: &Inner,
     peer: &Peer,
     uri: &str,
     state: &TerminalState,
     action: &StateAction,
-) -> Result<Deed, TerminalRefusal> {
+) -> Result<TerminalEffect, TerminalRefusal> {
     let Some(entry) = inner.terminals.entries.get(uri) else {
         return Err(TerminalRefusal::Over);
     };
@@ -79,31 +79,31 @@ pub(crate) fn check(
             if !terminal.has_room(input.data.len()) {
                 return Err(TerminalRefusal::Unread);
             }
-            Ok(Deed::Input(input.data.clone()))
+            Ok(TerminalEffect::Input(input.data.clone()))
         }
         StateAction::TerminalResized(resized) => {
             runs()?;
             let (cols, rows) = size(resized.cols, resized.rows)?;
-            Ok(Deed::Resize(cols, rows))
+            Ok(TerminalEffect::Resize(cols, rows))
         }
         StateAction::TerminalClaimed(claimed) => {
             holds(inner, peer, &state.claim)?;
             may_hold(inner, &claimed.claim)?;
-            Ok(Deed::Claimed)
+            Ok(TerminalEffect::Claimed)
         }
         StateAction::TerminalTitleChanged(changed) => {
             let length = changed.title.chars().count();
             if length == 0 || length > MAX_TITLE || changed.title.chars().any(char::is_control) {
                 return Err(TerminalRefusal::Title);
             }
-            Ok(Deed::Named)
+            Ok(TerminalEffect::Named)
         }
-        StateAction::TerminalCleared(_) => Ok(Deed::Cleared),
+        StateAction::TerminalCleared(_) => Ok(TerminalEffect::Cleared),
         _ => Err(TerminalRefusal::NotForTerminals),
     }
 }
 
-/// A size that a screen can have.
+/// A valid size of a screen.
 pub(crate) fn size(cols: i64, rows: i64) -> Result<(u16, u16), TerminalRefusal> {
     let side = |side: i64| u16::try_from(side).ok().filter(|_| (1..=MAX_SIDE).contains(&side));
     match (side(cols), side(rows)) {
@@ -149,25 +149,25 @@ pub(crate) fn may_hold(inner: &Inner, claim: &TerminalClaim) -> Result<(), Termi
 }
 
 impl Inner {
-    /// Does what an accepted action says.
-    pub(crate) fn do_terminal(&mut self, uri: &str, deed: Deed) {
+    /// Carries out an accepted action.
+    pub(crate) fn do_terminal(&mut self, uri: &str, effect: TerminalEffect) {
         let Some(entry) = self.terminals.entries.get_mut(uri) else {
             return;
         };
         let Some(terminal) = &entry.terminal else { return };
-        match deed {
-            Deed::Input(text) => terminal.write(&text),
-            Deed::Resize(cols, rows) => {
+        match effect {
+            TerminalEffect::Input(text) => terminal.write(&text),
+            TerminalEffect::Resize(cols, rows) => {
                 if let Err(error) = terminal.resize(cols, rows) {
                     tracing::debug!(%error, "a terminal could not be resized");
                 }
             }
-            Deed::Named => {
+            TerminalEffect::Named => {
                 entry.named = true;
                 self.terminals_changed();
             }
-            Deed::Claimed => self.terminals_changed(),
-            Deed::Cleared => entry.kept = 0,
+            TerminalEffect::Claimed => self.terminals_changed(),
+            TerminalEffect::Cleared => entry.kept = 0,
         }
     }
 }

@@ -75,8 +75,13 @@ async fn remarks_are_seen_by_everybody_kept_and_given_to_the_model() {
     let asked = models.last_request().body.to_string();
     assert!(asked.contains("wool.rs, lines 5 to 7") && asked.contains("*right*") && !asked.contains("too tight"));
     message["turnId"] = json!("t3");
-    message["message"]["attachments"][0]["annotationIds"] = json!(["nine"]);
-    a.refused(&chat, message).await;
+    // Somebody may have removed one meanwhile.
+    message["message"]["attachments"][0]["annotationIds"] = json!(["nine", "one"]);
+    models.reply(Reply::text("yes"));
+    a.dispatch(&chat, message).await;
+    a.ends(&chat, "t3").await;
+    let asked = models.last_request().body.to_string();
+    assert!(asked.contains("not there any more: nine"), "{asked}");
     a.accepted(
         &channel,
         json!({ "type": "annotations/removed", "annotationId": "two" }),

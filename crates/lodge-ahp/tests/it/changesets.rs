@@ -258,6 +258,27 @@ async fn what_is_offered_grows_with_the_first_turn_and_counts_go_into_the_list()
 }
 
 #[tokio::test]
+async fn review_marks_that_cannot_be_saved_are_refused() {
+    let mut house = house().await;
+    git(&house);
+    let mut client = house.client("a").await;
+    let (uri, chat) = session(&mut client, 1).await;
+    let branch = format!("{uri}/changeset/branch");
+    client.turn(&chat, "t1", &bash("echo a > a")).await;
+    client.comes_to(&branch, &["new a +1 -0"]).await;
+    let file = client.changes(&branch).await["files"][0]["id"].clone();
+    let mark = json!({ "type": "changeset/filesReviewChanged", "files": [file], "reviewed": true });
+    let refused = house.without_home(client.refused(&branch, mark.clone())).await;
+    assert!(refused.starts_with("cannot save it: "), "{refused}");
+    assert_eq!(client.changes(&branch).await["files"][0]["reviewed"], false);
+    client.accepted(&branch, mark).await;
+    drop(client);
+    house.restart().await;
+    let mut client = house.client("a").await;
+    assert_eq!(client.changes(&branch).await["files"][0]["reviewed"], true);
+}
+
+#[tokio::test]
 async fn files_are_marked_as_seen_until_they_change() {
     let mut house = house().await;
     git(&house);
@@ -289,7 +310,7 @@ async fn files_are_marked_as_seen_until_they_change() {
     client.changes(&loose).await;
     for (channel, action, reason) in [
         (&branch, mark(&["file:///nobody"], true), "not among the changes"),
-        (&loose, mark(&[], true), "not reviewed"),
+        (&loose, mark(&[], true), "no review marks"),
         (
             &branch,
             json!({ "type": "changeset/cleared" }),

@@ -314,6 +314,23 @@ async fn a_chat_can_become_a_session_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_session_that_cannot_be_deleted_goes_on_for_those_who_are_subscribed() {
+    let (house, mut a, session, chat) = at_home().await;
+    let mut b = house.client("b").await;
+    b.subscribe(&session).await;
+    b.subscribe(&chat).await;
+    a.turn(&chat, "t1", "say one").await;
+    let dispose = a.request("disposeSession", json!({ "channel": session }));
+    house.without_home(dispose).await.unwrap_err();
+    a.turn(&chat, "t2", "say two").await;
+    assert_eq!(b.ends(&chat, "t2").await["type"], "chat/turnComplete");
+    a.request("disposeSession", json!({ "channel": session }))
+        .await
+        .unwrap();
+    assert_eq!(b.code("subscribe", json!({ "channel": session })).await, -32001);
+}
+
+#[tokio::test]
 async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
     let (house, mut a, session, default) = at_home().await;
     a.turn(&default, "t0", "/rename The session").await;
@@ -381,6 +398,25 @@ async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
         offered(&mut a, peer, "#chat:fir").await[0]["attachment"],
         json!({ "type": "chat", "resource": chat, "endTurn": "t1", "label": "The First" })
     );
+}
+
+#[tokio::test]
+async fn a_fork_leaves_the_chats_of_sub_agents_to_the_chat_that_started_them() {
+    let (mut house, mut a, session, chat) = at_home().await;
+    a.turn(&chat, "t1", "start an agent \"say from below\" then say heard")
+        .await;
+    let fork = json!({ "channel": session, "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": chat, "turnId": "t1" } });
+    a.request("createChat", fork).await.unwrap();
+    let origins = |state: &Value| {
+        let chats = state["chats"].as_array().unwrap().iter();
+        let of_tools = chats.filter(|chat| chat["origin"]["kind"] == "tool");
+        of_tools.map(|chat| chat["origin"]["chat"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(origins(&a.subscribe(&session).await["state"]), [json!(chat)]);
+    drop(a);
+    house.restart().await;
+    let mut b = house.client("b").await;
+    assert_eq!(origins(&b.subscribe(&session).await["state"]), [json!(chat)]);
 }
 
 /// Sub-agents, terminals and large results of a chat are found at their addresses wherever it is moved, also after a restart.

@@ -206,6 +206,18 @@ impl House {
         self.dir.path().join("home/registers.jsonl")
     }
 
+    /// Does something while nothing can be written to the home.
+    pub(crate) async fn without_home<T>(&self, run: impl Future<Output = T>) -> T {
+        let (home, away) = (self.dir.path().join("home"), self.dir.path().join("home.away"));
+        std::fs::rename(&home, &away).unwrap();
+        // Not a folder that is missing: what is missing counts as deleted.
+        std::os::unix::fs::symlink("home", &home).unwrap();
+        let done = run.await;
+        std::fs::remove_file(&home).unwrap();
+        std::fs::rename(&away, &home).unwrap();
+        done
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("ws://{}/?tkn={TOKEN}", self.server.as_ref().unwrap().local_addr())
     }

@@ -149,7 +149,6 @@ impl Host {
             }
             session.use_mcp_files(new.mcp_files);
             session.add_mcp_servers(new.mcp_servers);
-            session.apply_server_switches();
             session.apply_known_decisions().await?;
             if let Some(agent) = &new.agent
                 && let Err(error) = session.select_agent(Some(agent.clone())).await
@@ -296,7 +295,6 @@ impl Host {
             let repaired = opened.repaired.as_ref().map(ToString::to_string);
             let session = self.start_with(id, opened, facts, settings, storage, remote)?;
             session.use_mcp_files(McpFiles::default());
-            session.apply_server_switches();
             session.apply_known_decisions().await?;
             // Before anybody else gets it: what they see is what it ends with.
             if let Err(error) = session.finish_interrupted().await {

@@ -1,5 +1,6 @@
-//! Registers in a file of lines. The last line for a key counts; a file in which most lines are stale is rewritten. Appends are
-//! single writes, so a killed host loses nothing, and a line cut short by a crash is ignored.
+//! Registers in a file of lines. The last line for a key counts; a file in which most lines are stale is rewritten, in the
+//! background: whoever sets something may hold locks that all sessions share. Appends are single writes, so a killed host loses
+//! nothing, and a line cut short by a crash is ignored.
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +9,8 @@ use std::{
     ops::Bound,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -50,6 +53,10 @@ struct Inner {
     /// Bytes in the file, and those of them that count.
     size: usize,
     live: usize,
+    /// What was appended since a rewrite began in the background.
+    since: Option<Vec<u8>>,
+    /// How many rewrites there were.
+    rewrites: u64,
     /// The file does not say what the entries do, or ends in half a line: it must be written anew before anything is
     /// appended.
     owed: bool,
@@ -59,7 +66,8 @@ pub(crate) struct FileRegisters {
     path: PathBuf,
     /// Whether others may append to the file, too. Then it is never written anew.
     shared: bool,
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
+    rewriting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl FileRegisters {
@@ -73,7 +81,8 @@ impl FileRegisters {
         let registers = Self {
             path,
             shared,
-            inner: Mutex::new(inner),
+            inner: Arc::new(Mutex::new(inner)),
+            rewriting: Mutex::new(None),
         };
         if damaged > 0 && !shared {
             registers.set_aside(&text, damaged);
@@ -98,8 +107,8 @@ impl FileRegisters {
         // Each damage is kept, also when it is not the first.
         let now = jiff::Timestamp::now().as_nanosecond();
         let aside = self.path.with_extension(format!("damaged-{now}"));
-        let kept = match replace(&aside, text) {
-            Ok(_) => format!("the file as it was is now {}", aside.display()),
+        let kept = match lodge_files::replace(&aside, text) {
+            Ok(()) => format!("the file as it was is now {}", aside.display()),
             Err(error) => format!("{} cannot be written: {error}", aside.display()),
         };
         tracing::error!(
@@ -110,13 +119,16 @@ impl FileRegisters {
     }
 
     fn append(&self, inner: &mut Inner, line: &[u8]) -> io::Result<()> {
-        let is_stale = inner.size > STALE + 2 * inner.live;
         // Somebody may have deleted the home, or parts of it.
         let is_gone = inner.size > 0 && !self.path.exists();
-        if (inner.owed || is_stale || is_gone) && !self.shared {
+        if (inner.owed || is_gone) && !self.shared {
             let text = inner.text()?;
-            inner.file = Some(replace(&self.path, &text)?);
+            lodge_files::replace(&self.path, &text)?;
+            inner.file = Some(OpenOptions::new().append(true).open(&self.path)?);
             (inner.size, inner.live, inner.owed) = (text.len(), text.len(), false);
+            // A rewrite in the background is of no use any more.
+            inner.since = None;
+            inner.rewrites += 1;
         }
         let file = match &mut inner.file {
             Some(file) => file,
@@ -132,7 +144,45 @@ impl FileRegisters {
         file.write_all(&line)?;
         inner.owed = false;
         inner.size += line.len();
+        if let Some(since) = &mut inner.since {
+            since.extend(&line);
+        }
         Ok(())
+    }
+
+    /// Rewrites the file in the background, if most of it is stale.
+    fn rewrite(&self, inner: &mut Inner) {
+        let is_stale = inner.size > STALE + 2 * inner.live;
+        if self.shared || !is_stale || inner.since.is_some() {
+            return;
+        }
+        let Ok(text) = inner.text() else { return };
+        let (path, entries) = (self.path.clone(), self.inner.clone());
+        let rewrite = move || {
+            if let Err(error) = rewrite(&path, &entries, &text) {
+                tracing::warn!("cannot rewrite {}: {error}", path.display());
+                entries.lock().since = None;
+            }
+        };
+        let mut rewriting = self.rewriting.lock();
+        // The one before is over: it took what was appended since.
+        if let Some(before) = rewriting.take_if(|before| before.is_finished()) {
+            let _ = before.join();
+        }
+        if rewriting.is_none() {
+            let thread = std::thread::Builder::new().name("registers".to_owned());
+            *rewriting = thread.spawn(rewrite).ok();
+            inner.since = rewriting.is_some().then(Vec::new);
+        }
+    }
+}
+
+impl Drop for FileRegisters {
+    /// Whoever opens the file next must find it in its place.
+    fn drop(&mut self) {
+        if let Some(rewriting) = self.rewriting.lock().take() {
+            let _ = rewriting.join();
+        }
     }
 }
 
@@ -173,6 +223,7 @@ impl Registers for FileRegisters {
         text.push(b'\n');
         self.append(&mut inner, &text)?;
         inner.take(&line);
+        self.rewrite(&mut inner);
         Ok(inner.revision)
     }
 
@@ -181,8 +232,17 @@ impl Registers for FileRegisters {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let file = self.inner.lock().file.as_ref().map(File::try_clone).transpose()?;
-        file.map_or(Ok(()), |file| file.sync_data())
+        loop {
+            let (file, rewrites) = {
+                let inner = self.inner.lock();
+                (inner.file.as_ref().map(File::try_clone).transpose()?, inner.rewrites)
+            };
+            file.map_or(Ok(()), |file| file.sync_data())?;
+            // What was set before may be in another file by now.
+            if self.inner.lock().rewrites == rewrites {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -195,6 +255,8 @@ impl Inner {
             file: None,
             size: text.len(),
             live: 0,
+            since: None,
+            rewrites: 0,
             owed: text.last().is_some_and(|byte| *byte != b'\n'),
         };
         let mut damaged = 0;
@@ -247,23 +309,31 @@ impl Inner {
     }
 }
 
+/// Writes what counts to a new file, and puts that in the place of the old one with what was appended meanwhile. Whoever reads
+/// the file, also after a crash, finds the old one or the new one.
+fn rewrite(path: &Path, entries: &Mutex<Inner>, text: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    lodge_files::replace(&new, text)?;
+    let mut file = OpenOptions::new().append(true).open(&new)?;
+    let mut inner = entries.lock();
+    let Some(since) = inner.since.take() else {
+        return fs::remove_file(&new);
+    };
+    file.write_all(&since)?;
+    fs::rename(&new, path)?;
+    inner.file = Some(file);
+    inner.size = text.len() + since.len();
+    inner.rewrites += 1;
+    drop(inner);
+    sync_folder(path)
+}
+
 fn append(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     sync_folder(path)?;
     Ok(file)
-}
-
-/// Replaces a file as a whole; a reader, also one after a crash, sees the old or the new content. The file, to append to.
-fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(text)?;
-    file.sync_data()?;
-    fs::rename(&new, path)?;
-    append(path)
 }
 
 /// A name that is new in a folder is on the disk only with the folder.
@@ -352,9 +422,37 @@ mod tests {
         for n in 0..400 {
             set(&registers, "changes", Some(json!(format!("{n}{}", "x".repeat(10_000)))));
         }
-        assert!(fs::metadata(&path).unwrap().len() < 2 * STALE as u64);
         let before = all(&registers);
+        assert!(registers.inner.lock().rewrites > 0 || registers.rewriting.lock().is_some());
+        drop(registers);
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size < 400 * 10_000, "{size}");
+        assert!(!path.with_extension("jsonl.new").exists());
         assert_eq!(all(&FileRegisters::open(path, false).unwrap()), before);
+    }
+
+    #[test]
+    fn what_is_set_while_the_file_is_written_anew_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        set(&registers, "first", Some(json!(1)));
+        let text = {
+            let mut inner = registers.inner.lock();
+            inner.since = Some(Vec::new());
+            inner.text().unwrap()
+        };
+        set(&registers, "second", Some(json!(2)));
+        set(&registers, "first", None);
+        let before = all(&registers);
+        rewrite(&path, &registers.inner, &text).unwrap();
+        assert_eq!(all(&FileRegisters::open(path.clone(), false).unwrap()), before);
+        set(&registers, "third", Some(json!(3)));
+        assert_eq!(all(&FileRegisters::open(path.clone(), false).unwrap()), all(&registers));
+        // A rewrite that was overtaken changes nothing.
+        let before = fs::read(&path).unwrap();
+        rewrite(&path, &registers.inner, b"{}").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before);
     }
 
     #[test]

@@ -71,9 +71,10 @@ impl Session {
         Ok(self.supply(Supply::model(model)).await?)
     }
 
-    /// Adds or reconfigures MCP servers. They start when they are needed.
+    /// Adds or reconfigures MCP servers. They start when they are needed, unless people turned them off.
     pub fn add_mcp_servers(&self, servers: Vec<Configured>) {
         self.agent().add_mcp_servers(servers);
+        self.stop_servers_that_are_off();
     }
 
     /// Signs in to an MCP server. Returns the address that the person has to open, or `None` if no sign-in is needed.

@@ -18,6 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROOT: &str = "ahp-root://";
 
+/// How many kills: as many as given, or else as usual.
+pub(crate) fn rounds(usual: usize) -> usize {
+    std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(usual, |text| text.parse().expect("a number of rounds"))
+}
+
 pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     next: i64,
@@ -368,8 +373,7 @@ async fn check(client: &mut Client, home: &Home, session: &str, chat: &str, last
 
 #[tokio::test]
 async fn what_a_client_heard_as_accepted_is_there_once_after_kill_9() {
-    let rounds: usize =
-        std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(36, |text| text.parse().expect("a number of rounds"));
+    let rounds = rounds(36);
     let (mut random, seed) = Random::from_env();
     println!("LODGE_SEED={seed} replays this run of {rounds} kills");
     for round in 0..rounds {

@@ -5,7 +5,10 @@
 use serde_json::{Value, json};
 use testkit::{Home, events};
 
-use crate::acp::{Editor, host, log_of, selected};
+use crate::{
+    accepted::rounds,
+    acp::{Editor, host, log_of, selected},
+};
 
 /// What an editor sees last before the host is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,7 +81,7 @@ fn act(editor: &mut Editor, session: &str, last: Last) -> Vec<&'static str> {
 
 #[test]
 fn what_an_editor_saw_taken_up_is_there_once_after_kill_9() {
-    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(12, |text| text.parse().expect("a number of rounds"));
+    let rounds = rounds(12);
     for round in 0..rounds {
         let last = ALL[round % ALL.len()];
         println!("round {round}: {last:?}");

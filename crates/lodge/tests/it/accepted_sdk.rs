@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Home, events};
 
 use crate::{
+    accepted::rounds,
     one_truth::furnish,
     strangers::{Host, Sdk},
 };
@@ -183,7 +184,7 @@ fn act(client: &mut Client, last: Last, home: &Home) -> Vec<(String, String)> {
 
 #[test]
 fn what_an_sdk_heard_as_accepted_is_there_once_after_kill_9() {
-    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(26, |text| text.parse().expect("a number of rounds"));
+    let rounds = rounds(26);
     for round in 0..rounds {
         let last = ALL[round % ALL.len()];
         println!("round {round}: {last:?}");

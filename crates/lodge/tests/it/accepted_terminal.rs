@@ -6,7 +6,10 @@
 use serde_json::Value;
 use testkit::{Home, Running, events};
 
-use crate::attach::{Host, attach};
+use crate::{
+    accepted::rounds,
+    attach::{Host, attach},
+};
 
 /// What a terminal prints last before the host is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,7 +75,7 @@ fn messages(log: &[Value]) -> Vec<&str> {
 
 #[test]
 fn what_a_terminal_printed_as_taken_up_is_there_once_after_kill_9() {
-    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(8, |text| text.parse().expect("a number of rounds"));
+    let rounds = rounds(8);
     for round in 0..rounds {
         let last = ALL[round % ALL.len()];
         println!("round {round}: {last:?}");

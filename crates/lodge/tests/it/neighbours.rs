@@ -2,7 +2,10 @@
 //! `cargo xtask soak neighbours`, which names their directory in `LODGE_NEIGHBOURS`.
 #![allow(clippy::print_stdout, reason = "a soak says how far it came")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 use testkit::{Home, model_server::ModelServer};
@@ -11,6 +14,10 @@ use crate::{
     acp::{Editor, host, log_of},
     external::{allow_all, kinds_of, with_agent},
 };
+
+fn modules() -> PathBuf {
+    PathBuf::from(std::env::var_os("LODGE_NEIGHBOURS").expect("where the agents are installed"))
+}
 
 /// What `lodge.toml` says of an agent.
 fn opencode(modules: &Path, home: &Home, url: &str) -> String {
@@ -79,7 +86,7 @@ fn until_gone(home: &Home, name: &str, gone: &[u32]) {
 /// the agent as a sub-agent. `bash` is what it calls its tool for commands, and `echo` the tool `echo` of the server `everything`,
 /// if it takes servers.
 fn try_agent(name: &str, bash: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -> String) {
-    let modules = PathBuf::from(std::env::var_os("LODGE_NEIGHBOURS").expect("where the agents are installed"));
+    let modules = modules();
     let model = ModelServer::rehearsing();
     let home = Home::new();
     std::fs::create_dir_all(home.path()).unwrap();
@@ -191,4 +198,62 @@ fn copilot_is_hosted() {
 fn claude_is_hosted() {
     // It calls tools of MCP servers, too, but repeats the message to its model after the result, so that the rehearsal begins again.
     try_agent("claude", "Bash", None, claude);
+}
+
+fn resume(modules: &Path, home: &Home, own: &Path, url: &str, id: &str, prompt: &str) -> String {
+    let output = Command::new(modules.join("@github/copilot-linux-x64/copilot"))
+        .args([&format!("--resume={id}"), "--allow-all-tools", "-p", prompt])
+        .current_dir(home.work())
+        .envs([("HOME", own), ("COPILOT_HOME", own)])
+        .env("COPILOT_PROVIDER_BASE_URL", url)
+        .env("COPILOT_PROVIDER_TYPE", "openai")
+        .env("COPILOT_PROVIDER_API_KEY", "k")
+        .env("COPILOT_MODEL", "rehearsal")
+        .env("COPILOT_AUTO_UPDATE", "false")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "needs the Copilot CLI from npm: cargo xtask soak neighbours"]
+fn copilot_resumes_a_log_that_was_rewound() {
+    let modules = modules();
+    let model = ModelServer::rehearsing();
+    let home = Home::new();
+    for prompt in ["say kept", "say open sesame"] {
+        let begun = home.logs().first().map(|_| ["--resume", "last"]);
+        let words = ["run"].into_iter().chain(begun.into_iter().flatten()).chain([prompt]);
+        let _ = home.run(words).ok();
+    }
+    let log = home.logs().remove(0);
+    let id = log.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    let _ = home.run(["sessions", "rewind", &id]).ok();
+    let _ = home.run(["run", "--resume", &id, "say went on"]).ok();
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        !text.contains("open sesame") && !text.contains("lodge.rewound"),
+        "{text}"
+    );
+    let own = home.path().join("copilot-home");
+    let copy = own.join("session-state").join(&id);
+    std::fs::create_dir_all(&copy).unwrap();
+    std::fs::copy(&log, copy.join("events.jsonl")).unwrap();
+    let said = resume(&modules, &home, &own, &model.openai_url(), &id, "say back again");
+    assert!(said.contains("back again"), "{said}");
+    let asked = model.last_request().body.to_string();
+    assert!(asked.contains("say kept") && asked.contains("say went on"), "{asked}");
+    assert!(!asked.contains("open sesame"), "{asked}");
+    println!("copilot: resumes a log that was rewound, and its model reads what is left");
+    std::fs::copy(copy.join("events.jsonl"), &log).unwrap();
+    let again = home.run(["run", "--resume", &id, "say here again"]).ok();
+    assert!(again.stdout().contains("here again"), "{again:#?}");
+    let shown = home.run(["sessions", "show", &id]).ok();
+    let shown = shown.stdout();
+    assert!(
+        shown.contains("say kept") && shown.contains("say back again"),
+        "{shown}"
+    );
+    println!("copilot: Lodge takes up what it wrote");
 }

@@ -1,10 +1,14 @@
 //! Whatever is true of a session is so whichever face one looks through: at once, after SIGKILL, and after every file is
 //! deleted that is derived from the logs and the registers.
 //!
-//! A row says what changes and through which face, and how each face that has a word for it tells it. Where there is none the
-//! row has a blank: the SDKs know nothing of read and archived marks and of drafts of text, AHP nothing of schedules and of sums
-//! of a session, and editors (ACP) nothing of any of these, of what is switched off and of messages that wait. A terminal shows how
-//! the session works and what waits, and lists titles; about the rest it says nothing.
+//! A row says what changes and through which face, and how each face that has a word for it tells it. Rows that are true
+//! together are a test, with a session of its own, so that no row overtakes another and each is looked at after the kill. Every
+//! value is another one than a session has by itself, unless the row takes one back.
+//!
+//! Where a face has no word for something the row has a blank: the SDKs know nothing of read and archived marks and of drafts
+//! of text, AHP nothing of schedules and of sums of a session, and editors (ACP) nothing of any of these, of what is switched
+//! off and of messages that wait. A terminal shows how the session works and what waits, and lists titles; about the rest it
+//! says nothing.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,6 +37,10 @@ enum Change {
     Acp(&'static str, Value),
     /// An app has a turn that ends.
     Turn(&'static str),
+    /// Somebody at a command line, where no host runs. `ID` is the session.
+    Cli(&'static [&'static str]),
+    /// What was done for the row before did this as well.
+    Same,
 }
 
 #[derive(Clone, Copy)]
@@ -43,6 +51,8 @@ enum On {
 
 struct Row {
     what: &'static str,
+    /// What is so before, where the row takes it back.
+    takes_back: Option<Change>,
     change: Change,
     /// How a client of AHP sees it, in the state of the session or of its chat.
     ahp: Option<(On, Sees)>,
@@ -67,6 +77,13 @@ impl Row {
     fn in_editors(self, sees: Sees) -> Self {
         Self {
             acp: Some(sees),
+            ..self
+        }
+    }
+
+    fn takes_back(self, change: Change) -> Self {
+        Self {
+            takes_back: Some(change),
             ..self
         }
     }
@@ -114,11 +131,16 @@ fn has(text: impl Into<String>) -> Sees {
 
 /// Both in the answer, one before the other.
 fn in_order(texts: [&'static str; 2]) -> Sees {
-    sees(move |found| {
-        let found = found.to_string();
-        let [first, last] = texts.map(|text| found.find(text));
-        first.is_some() && first < last
-    })
+    sees(move |found| are_in_order(&found.to_string(), texts))
+}
+
+fn shown_in_order(texts: [&'static str; 2]) -> impl Fn(&str) -> bool {
+    move |screen| are_in_order(screen, texts)
+}
+
+fn are_in_order(text: &str, texts: [&str; 2]) -> bool {
+    let [first, last] = texts.map(|wanted| text.find(wanted));
+    first.is_some() && first < last
 }
 
 /// The thing of this name, with this at a key.
@@ -175,6 +197,7 @@ const ARCHIVED: u64 = 64;
 fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<(&'static str, Sees)>) -> Row {
     Row {
         what,
+        takes_back: None,
         change,
         ahp,
         sdk,
@@ -183,12 +206,57 @@ fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<
     }
 }
 
-/// What can be set about a session.
-fn settings(work: &Path) -> Vec<Row> {
-    use Change::{Acp, Ahp, Sdk, Turn};
+/// What each face says of a model.
+fn model(what: &'static str, change: Change, id: &'static str) -> Row {
+    let ahp = (On::Session, at("/config/values/model", id));
+    let sdk = ("session.model.getCurrent", at("/modelId", id));
+    row(what, change, Some(ahp), Some(sdk))
+        .in_editors(option("model", id))
+        .in_status(id)
+}
+
+fn mode(what: &'static str, change: Change, mode: &'static str) -> Row {
+    let ahp = (On::Session, at("/config/values/mode", mode));
+    row(what, change, Some(ahp), Some(("session.mode.get", at("", mode))))
+        .in_editors(at("/modes/currentModeId", mode))
+        .in_status(mode)
+}
+
+/// Everything is approved.
+fn approves(what: &'static str, change: Change) -> Row {
+    let ahp = (On::Session, at("/config/values/autoApprove", "autoApprove"));
+    let sdk = ("session.permissions.getMode", at("/mode", "allow-all"));
+    row(what, change, Some(ahp), Some(sdk))
+        .in_editors(option("approval", "all"))
+        .in_status("approves everything")
+}
+
+/// Everything is asked about again.
+fn asks(what: &'static str, change: Change) -> Row {
+    let ahp = (On::Session, at("/config/values/autoApprove", "default"));
+    let sdk = ("session.permissions.getMode", at("/mode", "manual"));
+    row(what, change, Some(ahp), Some(sdk))
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything"))
+}
+
+fn title(what: &'static str, change: Change, title: &'static str) -> Row {
+    let ahp = (On::Session, at("/title", title));
+    row(what, change, Some(ahp), Some(("session.name.get", has(title))))
+        .in_editors(at("/listed/title", title))
+        .in_list(title)
+}
+
+fn uri(work: &Path, name: &str) -> String {
+    format!("file://{}", work.join(name).display())
+}
+
+fn path(work: &Path, name: &str) -> String {
+    work.join(name).display().to_string()
+}
+
+fn settings_by_ahp(work: &Path) -> Vec<Row> {
+    use Change::{Ahp, Sdk, Turn};
     let flag = |bit: u64| sees(move |state| state["status"].as_u64().is_some_and(|status| status & bit != 0));
-    let uri = |name: &str| format!("file://{}", work.join(name).display());
-    let path = |name: &str| work.join(name).display().to_string();
     vec![
         row(
             "what was spent",
@@ -196,131 +264,42 @@ fn settings(work: &Path) -> Vec<Row> {
             None,
             Some((
                 "session.usage.getMetrics",
-                at("/modelMetrics/rehearsal/requests/count", 1),
+                at("/modelMetrics/rehearsal/requests/count", 2),
             )),
         )
         .on_screen(|screen| pieces(screen).any(|piece| piece.contains('↑') && piece.ends_with('↓'))),
-        row(
-            "the model, by AHP",
-            Ahp(On::Session, config("model", "mine")),
-            Some((On::Session, at("/config/values/model", "mine"))),
-            Some(("session.model.getCurrent", at("/modelId", "mine"))),
-        )
-        .in_editors(option("model", "mine"))
-        .in_status("mine"),
-        row(
-            "the model, by an app",
-            Sdk("session.model.switchTo", json!({ "modelId": "yours" })),
-            Some((On::Session, at("/config/values/model", "yours"))),
-            Some(("session.model.getCurrent", at("/modelId", "yours"))),
-        )
-        .in_editors(option("model", "yours"))
-        .in_status("yours"),
-        row(
-            "the model, by an editor",
-            Acp("session/set_config_option", choose("model", "rehearsal")),
-            Some((On::Session, at("/config/values/model", "rehearsal"))),
-            Some(("session.model.getCurrent", at("/modelId", "rehearsal"))),
-        )
-        .in_editors(option("model", "rehearsal"))
-        .in_status("rehearsal"),
-        row(
-            "the mode, by AHP",
-            Ahp(On::Session, config("mode", "plan")),
-            Some((On::Session, at("/config/values/mode", "plan"))),
-            Some(("session.mode.get", at("", "plan"))),
-        )
-        .in_editors(at("/modes/currentModeId", "plan"))
-        .in_status("plan"),
-        row(
-            "the mode, by an app",
-            Sdk("session.mode.set", json!({ "mode": "autopilot" })),
-            Some((On::Session, at("/config/values/mode", "autopilot"))),
-            Some(("session.mode.get", at("", "autopilot"))),
-        )
-        .in_editors(at("/modes/currentModeId", "autopilot"))
-        .in_status("autopilot"),
-        row(
-            "the mode, by an editor",
-            Acp("session/set_mode", json!({ "modeId": "plan" })),
-            Some((On::Session, at("/config/values/mode", "plan"))),
-            Some(("session.mode.get", at("", "plan"))),
-        )
-        .in_editors(at("/modes/currentModeId", "plan"))
-        .in_status("plan"),
-        row(
-            "the approval mode, by AHP",
+        model("the model", Ahp(On::Session, config("model", "mine")), "mine"),
+        mode("the mode", Ahp(On::Session, config("mode", "plan")), "plan"),
+        approves(
+            "the approval mode",
             Ahp(On::Session, config("autoApprove", "autoApprove")),
-            Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
-            Some(("session.permissions.getMode", at("/mode", "allow-all"))),
-        )
-        .in_editors(option("approval", "all"))
-        .in_status("approves everything"),
-        row(
-            "the approval mode, by an app",
-            Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
-            Some((On::Session, at("/config/values/autoApprove", "default"))),
-            Some(("session.permissions.getMode", at("/mode", "manual"))),
-        )
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
-        row(
-            "the approval mode, by an editor",
-            Acp("session/set_config_option", choose("approval", "all")),
-            Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
-            Some(("session.permissions.getMode", at("/mode", "allow-all"))),
-        )
-        .in_editors(option("approval", "all"))
-        .in_status("approves everything"),
-        // An app that resumes a session which is not in memory has everything asked again: that is what the SDKs do.
-        row(
-            "the approval mode, taken back by AHP",
-            Ahp(On::Session, config("autoApprove", "default")),
-            Some((On::Session, at("/config/values/autoApprove", "default"))),
-            Some(("session.permissions.getMode", at("/mode", "manual"))),
-        )
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
-        row(
-            "the title, by AHP",
+        ),
+        title(
+            "the title",
             Ahp(
                 On::Session,
                 json!({ "type": "session/titleChanged", "title": "Carpet" }),
             ),
-            Some((On::Session, at("/title", "Carpet"))),
-            Some(("session.name.get", has("Carpet"))),
-        )
-        .in_editors(at("/listed/title", "Carpet"))
-        .in_list("Carpet"),
-        row(
+            "Carpet",
+        ),
+        title(
             "a name that an app makes up afterwards",
             Sdk("session.name.setAuto", json!({ "summary": "Textiles" })),
-            Some((On::Session, at("/title", "Carpet"))),
-            Some(("session.name.get", has("Carpet"))),
+            "Carpet",
         ),
         row(
-            "the title, by an app",
-            Sdk("session.name.set", json!({ "name": "Jumper" })),
-            Some((On::Session, at("/title", "Jumper"))),
-            Some(("session.name.get", has("Jumper"))),
-        )
-        .in_editors(at("/listed/title", "Jumper"))
-        .in_list("Jumper"),
-        row(
-            "a directory, by AHP",
+            "a directory",
             Ahp(
                 On::Session,
-                json!({ "type": "session/workingDirectorySet", "directory": uri("one") }),
+                json!({ "type": "session/workingDirectorySet", "directory": uri(work, "one") }),
             ),
-            Some((On::Session, at("/workingDirectories/1", uri("one")))),
-            Some(("session.permissions.paths.list", at("/directories/1", path("one")))),
+            Some((On::Session, at("/workingDirectories/1", uri(work, "one")))),
+            Some((
+                "session.permissions.paths.list",
+                at("/directories/1", path(work, "one")),
+            )),
         )
-        .in_editors(at("/listed/additionalDirectories/0", path("one"))),
-        row(
-            "a directory, by an app",
-            Sdk("session.permissions.paths.add", json!({ "path": path("two") })),
-            Some((On::Session, at("/workingDirectories/2", uri("two")))),
-            Some(("session.permissions.paths.list", at("/directories/2", path("two")))),
-        )
-        .in_editors(at("/listed/additionalDirectories/1", path("two"))),
+        .in_editors(at("/listed/additionalDirectories/0", path(work, "one"))),
         row(
             "that it was read",
             Ahp(On::Session, json!({ "type": "session/isReadChanged", "isRead": true })),
@@ -346,16 +325,10 @@ fn settings(work: &Path) -> Vec<Row> {
             None,
         ),
         row(
-            "a skill that is off in the session, by AHP",
+            "a skill that is off in the session",
             Ahp(On::Session, toggle("@weaving".into(), "session")),
             Some((On::Session, named("weaving", "/enabled", false))),
             Some(("session.skills.list", named("weaving", "/enabled", false))),
-        ),
-        row(
-            "a skill that is off in the session, by an app",
-            Sdk("session.skills.disable", json!({ "name": "spinning" })),
-            Some((On::Session, named("spinning", "/enabled", false))),
-            Some(("session.skills.list", named("spinning", "/enabled", false))),
         ),
         row(
             "an agent that is off in the session",
@@ -364,19 +337,60 @@ fn settings(work: &Path) -> Vec<Row> {
             None,
         ),
         row(
-            "a server that is off in the session, by AHP",
+            "a server that is off in the session",
             Ahp(On::Session, toggle("@loom".into(), "session")),
             Some((On::Session, named("loom", "/enablement/0/enabled", false))),
             Some(("session.mcp.list", named("loom", "/status", "disabled"))),
         ),
+    ]
+}
+
+fn settings_by_an_app(work: &Path) -> Vec<Row> {
+    use Change::Sdk;
+    vec![
+        model(
+            "the model",
+            Sdk("session.model.switchTo", json!({ "modelId": "yours" })),
+            "yours",
+        ),
+        mode(
+            "the mode",
+            Sdk("session.mode.set", json!({ "mode": "autopilot" })),
+            "autopilot",
+        ),
+        approves(
+            "the approval mode",
+            Sdk("session.permissions.setMode", json!({ "mode": "allow-all" })),
+        ),
+        title(
+            "the title",
+            Sdk("session.name.set", json!({ "name": "Jumper" })),
+            "Jumper",
+        ),
         row(
-            "a server that is off in the session, by an app",
+            "a directory",
+            Sdk("session.permissions.paths.add", json!({ "path": path(work, "two") })),
+            Some((On::Session, at("/workingDirectories/1", uri(work, "two")))),
+            Some((
+                "session.permissions.paths.list",
+                at("/directories/1", path(work, "two")),
+            )),
+        )
+        .in_editors(at("/listed/additionalDirectories/0", path(work, "two"))),
+        row(
+            "a skill that is off in the session",
+            Sdk("session.skills.disable", json!({ "name": "spinning" })),
+            Some((On::Session, named("spinning", "/enabled", false))),
+            Some(("session.skills.list", named("spinning", "/enabled", false))),
+        ),
+        row(
+            "a server that is off in the session",
             Sdk("session.mcp.disable", json!({ "serverName": "wheel" })),
             Some((On::Session, named("wheel", "/enablement/0/enabled", false))),
             Some(("session.mcp.list", named("wheel", "/status", "disabled"))),
         ),
         row(
-            "a skill that is off for all, by an app",
+            "a skill that is off for all",
             Sdk(
                 "skills.config.setDisabledSkills",
                 json!({ "disabledSkills": ["dyeing"] }),
@@ -396,8 +410,87 @@ fn settings(work: &Path) -> Vec<Row> {
     ]
 }
 
-/// What can be done to the messages that wait for the end of a turn.
-fn queue() -> Vec<Row> {
+fn settings_by_an_editor() -> Vec<Row> {
+    use Change::Acp;
+    vec![
+        model(
+            "the model",
+            Acp("session/set_config_option", choose("model", "mine")),
+            "mine",
+        ),
+        mode("the mode", Acp("session/set_mode", json!({ "modeId": "plan" })), "plan"),
+        approves(
+            "the approval mode",
+            Acp("session/set_config_option", choose("approval", "all")),
+        ),
+    ]
+}
+
+fn settings_at_a_command_line() -> Vec<Row> {
+    let command = &[
+        "run",
+        "--resume",
+        "ID",
+        "--model",
+        "yours",
+        "--mode",
+        "autopilot",
+        "--yolo",
+        "/rename Rug",
+    ];
+    vec![
+        model("the model", Change::Cli(command), "yours"),
+        mode("the mode", Change::Same, "autopilot"),
+        approves("the approval mode", Change::Same),
+        title("the title", Change::Same, "Rug"),
+    ]
+}
+
+fn taken_back() -> Vec<Row> {
+    use Change::{Acp, Ahp, Sdk};
+    let all = || Ahp(On::Session, config("autoApprove", "autoApprove"));
+    vec![
+        asks(
+            "the approval mode, by AHP",
+            Ahp(On::Session, config("autoApprove", "default")),
+        )
+        .takes_back(all()),
+        asks(
+            "the approval mode, by an app",
+            Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
+        )
+        .takes_back(all()),
+        asks(
+            "the approval mode, by an editor",
+            Acp("session/set_config_option", choose("approval", "safe")),
+        )
+        .takes_back(all()),
+        model(
+            "the model",
+            Acp("session/set_config_option", choose("model", "rehearsal")),
+            "rehearsal",
+        )
+        .takes_back(Ahp(On::Session, config("model", "mine"))),
+    ]
+}
+
+/// Somebody is shown no such message.
+fn hides(what: &'static str, change: Change, text: &'static str) -> Row {
+    let hidden = move || sees(move |found: &Value| !found.to_string().contains(text));
+    row(
+        what,
+        change,
+        Some((
+            On::Chat,
+            sees(move |chat| !chat["queuedMessages"].to_string().contains(text)),
+        )),
+        Some(("session.queue.pendingItems", hidden())),
+    )
+    .on_screen(move |screen| !screen.contains(&format!("queued: {text}")))
+}
+
+/// A terminal shows three of them.
+fn waiting() -> Vec<Row> {
     use Change::{Ahp, Sdk};
     let mut swatch = pending("q2", "say four");
     swatch["message"]["attachments"] = json!([{ "type": "simple", "label": "a swatch" }]);
@@ -405,24 +498,10 @@ fn queue() -> Vec<Row> {
         row(
             "a message that waits, by AHP",
             Ahp(On::Chat, pending("q1", "say one")),
-            Some((On::Chat, at("/queuedMessages/0/id", "q1"))),
+            Some((On::Chat, at("/queuedMessages/0/message/text", "say one"))),
             Some(("session.queue.pendingItems", has("say one"))),
         )
         .on_screen(|screen| screen.contains("queued: say one")),
-        row(
-            "a message that waits, by an app",
-            Sdk("session.send", json!({ "prompt": "say two", "mode": "enqueue" })),
-            Some((On::Chat, at("/queuedMessages/1/message/text", "say two"))),
-            Some(("session.queue.pendingItems", has("say two"))),
-        )
-        .on_screen(|screen| screen.contains("queued: say two")),
-        row(
-            "other words for a message that waits",
-            Sdk("session.queue.updateText", json!({ "id": "q1", "prompt": "say three" })),
-            Some((On::Chat, at("/queuedMessages/0/message/text", "say three"))),
-            Some(("session.queue.pendingItems", has("say three"))),
-        )
-        .on_screen(|screen| screen.contains("queued: say three") && !screen.contains("queued: say one")),
         row(
             "what only people see of a message that waits",
             Ahp(On::Chat, swatch),
@@ -431,58 +510,45 @@ fn queue() -> Vec<Row> {
         )
         .on_screen(|screen| screen.contains("queued: say four")),
         row(
+            "a message that waits, by an app",
+            Sdk("session.send", json!({ "prompt": "say two", "mode": "enqueue" })),
+            Some((On::Chat, at("/queuedMessages/2/message/text", "say two"))),
+            Some(("session.queue.pendingItems", has("say two"))),
+        )
+        .on_screen(|screen| screen.contains("queued: say two")),
+    ]
+}
+
+fn changed() -> Vec<Row> {
+    use Change::{Ahp, Sdk};
+    vec![
+        row(
+            "other words for a message that waits",
+            Sdk("session.queue.updateText", json!({ "id": "q1", "prompt": "say three" })),
+            Some((On::Chat, has("say three"))),
+            Some(("session.queue.pendingItems", has("say three"))),
+        )
+        .takes_back(Ahp(On::Chat, pending("q1", "say what")))
+        .on_screen(|screen| screen.contains("queued: say three") && !screen.contains("say what")),
+        row(
             "another order, by an app",
-            Sdk("session.queue.moveItem", json!({ "id": "q2", "toPosition": 1 })),
-            Some((On::Chat, at("/queuedMessages/1/id", "q2"))),
-            Some(("session.queue.pendingItems", at("/items/1/id", "q2"))),
-        ),
+            Sdk("session.queue.moveItem", json!({ "id": "q2", "toPosition": 0 })),
+            Some((On::Chat, in_order(["say five", "say three"]))),
+            Some(("session.queue.pendingItems", in_order(["say five", "say three"]))),
+        )
+        .takes_back(Ahp(On::Chat, pending("q2", "say five")))
+        .on_screen(shown_in_order(["queued: say five", "queued: say three"])),
         row(
             "another order, by AHP",
             Ahp(
                 On::Chat,
-                json!({ "type": "chat/queuedMessagesReordered", "order": ["q2", "q1"] }),
+                json!({ "type": "chat/queuedMessagesReordered", "order": ["q3", "q2", "q1"] }),
             ),
-            Some((On::Chat, at("/queuedMessages/0/id", "q2"))),
-            // What steers comes before what waits once no turn runs.
-            Some(("session.queue.pendingItems", in_order(["say four", "say two"]))),
+            Some((On::Chat, in_order(["say six", "say five"]))),
+            Some(("session.queue.pendingItems", in_order(["say six", "say five"]))),
         )
-        .on_screen(|screen| {
-            let at = |text: &str| screen.find(text);
-            at("queued: say four").is_some() && at("queued: say four") < at("queued: say two")
-        }),
-        row(
-            "a message that waits no more",
-            Ahp(
-                On::Chat,
-                json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q1" }),
-            ),
-            Some((On::Chat, at("/queuedMessages/1/message/text", "say two"))),
-            Some((
-                "session.queue.pendingItems",
-                sees(|items| !items.to_string().contains("say three")),
-            )),
-        )
-        .on_screen(|screen| !screen.contains("say three")),
-        row(
-            "one more message that waits",
-            Ahp(On::Chat, pending("q3", "say five")),
-            Some((On::Chat, has("say five"))),
-            Some(("session.queue.pendingItems", has("say five"))),
-        )
-        .on_screen(|screen| screen.contains("queued: say five")),
-        row(
-            "a message that waits no more, by an app",
-            Sdk("session.queue.removeAt", json!({ "id": "q3" })),
-            Some((
-                On::Chat,
-                sees(|chat| !chat["queuedMessages"].to_string().contains("say five")),
-            )),
-            Some((
-                "session.queue.pendingItems",
-                sees(|items| !items.to_string().contains("say five")),
-            )),
-        )
-        .on_screen(|screen| !screen.contains("queued: say five")),
+        .takes_back(Ahp(On::Chat, pending("q3", "say six")))
+        .on_screen(shown_in_order(["queued: say six", "queued: say five"])),
         row(
             "a message that steers, by AHP",
             Ahp(On::Chat, steering("s1", "say left")),
@@ -490,6 +556,33 @@ fn queue() -> Vec<Row> {
             Some(("session.queue.pendingItems", has("say left"))),
         )
         .on_screen(|screen| screen.contains("steering: say left")),
+    ]
+}
+
+fn removed() -> Vec<Row> {
+    use Change::{Ahp, Sdk};
+    vec![
+        hides(
+            "a message that waits no more, by AHP",
+            Ahp(
+                On::Chat,
+                json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q1" }),
+            ),
+            "say one",
+        )
+        .takes_back(Ahp(On::Chat, pending("q1", "say one"))),
+        hides(
+            "a message that waits no more, by an app",
+            Sdk("session.queue.removeAt", json!({ "id": "q2" })),
+            "say two",
+        )
+        .takes_back(Ahp(On::Chat, pending("q2", "say two"))),
+        hides(
+            "the last message that waited, by an app",
+            Sdk("session.queue.removeMostRecent", json!({})),
+            "say three",
+        )
+        .takes_back(Ahp(On::Chat, pending("q3", "say three"))),
         row(
             "a message that steers, by an app",
             Sdk("session.send", json!({ "prompt": "say right", "mode": "immediate" })),
@@ -498,6 +591,22 @@ fn queue() -> Vec<Row> {
         )
         .on_screen(|screen| screen.contains("steering: say right")),
     ]
+}
+
+fn cleared() -> Vec<Row> {
+    let row = hides(
+        "no messages that wait, by an app",
+        Change::Sdk("session.queue.clear", json!({})),
+        "say one",
+    );
+    vec![row.takes_back(Change::Ahp(On::Chat, pending("q1", "say one")))]
+}
+
+/// What was read already.
+#[derive(Default)]
+struct AlreadyRead {
+    by_editor: Option<Value>,
+    in_list: Option<String>,
 }
 
 /// Everybody who looks at the session.
@@ -515,14 +624,15 @@ impl Lookers {
     async fn come(host: &Host, session: Value) -> Self {
         let channel = format!("lodge:/{}", session.as_str().unwrap());
         let mut ahp = Client::connect(&host.ahp_url(), "test").await;
-        let mut sdk = Sdk::connect(host);
-        let resume = json!({ "sessionId": session, "disableResume": true, "enableConfigDiscovery": true });
-        sdk.call("session.resume", resume).unwrap();
+        // First: an app that resumes a session which is not in memory has everything asked again, as the SDKs do.
         let chat = ahp.subscribe(&channel).await["defaultChat"]
             .as_str()
             .unwrap()
             .to_owned();
         ahp.subscribe(&chat).await;
+        let mut sdk = Sdk::connect(host);
+        let resume = json!({ "sessionId": session, "disableResume": true, "enableConfigDiscovery": true });
+        sdk.call("session.resume", resume).unwrap();
         let id = session.as_str().unwrap();
         let mut screen = Screen::start(&host.home, &["attach", id], 100);
         screen.until_shows("Say something");
@@ -535,6 +645,19 @@ impl Lookers {
             chat,
             work: host.home.work().canonicalize().unwrap(),
         }
+    }
+
+    /// The terminal and the host are killed.
+    fn leave(&mut self, mut host: Host) -> Home {
+        host.running.kill();
+        host.running.finish();
+        self.end();
+        host.home
+    }
+
+    fn end(&mut self) {
+        self.screen.child.kill().unwrap();
+        self.screen.child.wait().unwrap();
     }
 
     /// An editor that has the session open, and what it was told then.
@@ -595,6 +718,12 @@ impl Lookers {
                 }
                 panic!("the turn does not end: {state:#}");
             }
+            Change::Cli(arguments) => {
+                let id = self.session.as_str().unwrap();
+                let arguments = arguments.iter().map(|word| if *word == "ID" { id } else { word });
+                let _ = home.run(arguments).ok();
+            }
+            Change::Same => {}
         }
     }
 
@@ -621,7 +750,8 @@ impl Lookers {
         panic!("AHP does not show {name}: {state:#}");
     }
 
-    async fn look(&mut self, home: &Home, row: &Row, when: &str) {
+    /// What is read by a program that ends is read once for rows that are looked at together.
+    async fn look(&mut self, home: &Home, row: &Row, read: &mut AlreadyRead, when: &str) {
         if let Some((on, sees)) = &row.ahp {
             let channel = self.on(*on);
             let mut state = Value::Null;
@@ -639,17 +769,20 @@ impl Lookers {
             assert!(sees(&told), "{}: {method} does not tell it {when}: {told:#}", row.what);
         }
         if let Some(sees) = &row.acp {
-            let (mut editor, seen) = self.editor(home);
-            editor.running.kill();
-            assert!(sees(&seen), "{}: ACP does not tell it {when}: {seen:#}", row.what);
+            let seen = read.by_editor.get_or_insert_with(|| {
+                let (mut editor, seen) = self.editor(home);
+                editor.running.kill();
+                seen
+            });
+            assert!(sees(seen), "{}: ACP does not tell it {when}: {seen:#}", row.what);
         }
         match &row.terminal {
             Some(Terminal::Screen(reads)) => self.screen.until(&format!("{} {when}", row.what), reads),
             Some(Terminal::List(title)) => {
-                let listed = home.run(["sessions", "list"]).ok();
-                let listed = listed.stdout();
+                let list = || home.run(["sessions", "list"]).ok().stdout().to_owned();
+                let listed = read.in_list.get_or_insert_with(list);
                 assert!(
-                    listed.contains(title),
+                    listed.contains(*title),
                     "{}: the list does not tell it {when}: {listed}",
                     row.what
                 );
@@ -699,58 +832,101 @@ fn forget_derived(home: &Path) {
     let _ = std::fs::remove_dir_all(home.join("ahp"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_without_derived_files() {
+/// Whether a turn runs all the while, which the kill interrupts.
+#[derive(Clone, Copy, PartialEq)]
+enum Session {
+    Idle,
+    Busy,
+}
+
+/// Every face tells what is true of a session at once, after a kill, and without derived files.
+async fn is_true_everywhere(kind: Session, rows: impl FnOnce(&Path) -> Vec<Row>) {
     let home = Home::new();
     furnish(&home);
     let work = home.work().canonicalize().unwrap();
+    let rows = rows(&work);
     let mut host = Host::start_in(home, "");
     let mut sdk = Sdk::connect(&host);
     let new = json!({ "workingDirectory": work, "requestPermission": true, "enableConfigDiscovery": true });
     let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
     let mut lookers = Lookers::come(&host, session.clone()).await;
-    // Rows that a later one overtakes are looked at only at once.
-    let overtaken = [
-        "the model, by AHP",
-        "the model, by an app",
-        "the mode, by AHP",
-        "the mode, by an app",
-        "the approval mode, by AHP",
-        "the approval mode, by an app",
-        "the approval mode, by an editor",
-        "the title, by AHP",
-        "a name that an app makes up afterwards",
-        "a message that waits, by AHP",
-        "a message that waits, by an app",
-        "other words for a message that waits",
-        "another order, by an app",
-        "one more message that waits",
-        "a message that steers, by AHP",
-    ];
-    for rows in [settings(&work), queue()] {
-        if rows.iter().any(|row| row.what.starts_with("a message")) {
-            let long = json!({ "sessionId": session, "prompt": "wait 600 s" });
-            lookers.sdk.call("session.send", long).unwrap();
+    // One without a message is in few lists.
+    lookers.change(&host.home, &Change::Turn("say begun")).await;
+    if kind == Session::Busy {
+        let long = json!({ "sessionId": session, "prompt": "wait 600 s" });
+        lookers.sdk.call("session.send", long).unwrap();
+    }
+    for row in &rows {
+        if let Some(before) = &row.takes_back {
+            lookers.change(&host.home, before).await;
         }
-        for row in &rows {
-            lookers.change(&host.home, &row.change).await;
-            lookers.look(&host.home, row, "at once").await;
-        }
-        for when in ["after kill -9", "without derived files"] {
-            host.running.kill();
-            host.running.finish();
-            lookers.screen.child.kill().unwrap();
-            lookers.screen.child.wait().unwrap();
-            if when == "without derived files" {
-                forget_derived(&host.home.path());
-            }
-            host = Host::start_in(host.home, "");
+        if matches!(row.change, Change::Cli(_)) {
+            let home = lookers.leave(host);
+            lookers.change(&home, &row.change).await;
+            host = Host::start_in(home, "");
             lookers = Lookers::come(&host, session.clone()).await;
-            for row in rows.iter().filter(|row| !overtaken.contains(&row.what)) {
-                lookers.look(&host.home, row, when).await;
-            }
+        } else {
+            lookers.change(&host.home, &row.change).await;
+        }
+        let mut read = AlreadyRead::default();
+        lookers.look(&host.home, row, &mut read, "at once").await;
+    }
+    for when in ["after kill -9", "without derived files"] {
+        let home = lookers.leave(host);
+        if when == "without derived files" {
+            forget_derived(&home.path());
+        }
+        host = Host::start_in(home, "");
+        lookers = Lookers::come(&host, session.clone()).await;
+        let mut read = AlreadyRead::default();
+        for row in &rows {
+            lookers.look(&host.home, row, &mut read, when).await;
         }
     }
-    lookers.screen.child.kill().unwrap();
-    lookers.screen.child.wait().unwrap();
+    lookers.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_of_ahp_sets_is_true_everywhere() {
+    is_true_everywhere(Session::Idle, settings_by_ahp).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_app_sets_is_true_everywhere() {
+    is_true_everywhere(Session::Idle, settings_by_an_app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_editor_sets_is_true_everywhere() {
+    is_true_everywhere(Session::Idle, |_| settings_by_an_editor()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_set_at_a_command_line_is_true_everywhere() {
+    is_true_everywhere(Session::Idle, |_| settings_at_a_command_line()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_back_is_so_everywhere() {
+    is_true_everywhere(Session::Idle, |_| taken_back()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_wait_do_so_everywhere() {
+    is_true_everywhere(Session::Busy, |_| waiting()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_change_do_so_everywhere() {
+    is_true_everywhere(Session::Busy, |_| changed()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_wait_no_more_are_gone_everywhere() {
+    is_true_everywhere(Session::Busy, |_| removed()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_is_cleared_is_empty_everywhere() {
+    is_true_everywhere(Session::Busy, |_| cleared()).await;
 }

@@ -62,6 +62,7 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("ahp sessions", super::streams::measure),
     ("ahp never reads", super::watchers::never_reads),
     ("ahp lists", super::watchers::long_lists),
+    ("ahp 10000 sessions", super::watchers::copied_in),
     ("ahp reconnect", super::watchers::coming_back),
 ];
 

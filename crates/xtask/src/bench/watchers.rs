@@ -204,6 +204,35 @@ pub(super) fn long_lists(given: &Given<'_>) -> Result<Numbers> {
     ])
 }
 
+/// The first list after the logs of 10,000 sessions were copied into a home, later lists, and the memory that is held then.
+pub(super) fn copied_in(given: &Given<'_>) -> Result<Numbers> {
+    let sessions = given.times(10_000);
+    // The host has a home already: what is copied in is news to its catalogue.
+    drop(start(given.program, given.home)?);
+    for n in 0..sessions {
+        logs::write_turns(given.home, &format!("copied-{n}"), 1, "A short answer.")?;
+    }
+    let begun = Instant::now();
+    let house = start(given.program, given.home)?;
+    let mut wire = house.connect_as("a")?;
+    let mut list = || {
+        let (listed, took) = timed(|| wire.call("listSessions", &json!({})))?;
+        let count = listed["items"].as_array().map_or(0, Vec::len);
+        ensure!(count == sessions, "{count} sessions are listed");
+        anyhow::Ok(took)
+    };
+    // The host begins to read them when it starts.
+    list()?;
+    let first = begun.elapsed().as_secs_f64() * 1e3;
+    let later = (0..5).map(|_| list()).collect::<Result<Vec<_>>>()?;
+    let memory = process::memory(house.pid()) as f64 / f64::from(1 << 20);
+    Ok(vec![
+        ("ahp_first_list_10000_sessions_ms", first),
+        ("ahp_list_10000_sessions_ms", median(later)),
+        ("ahp_memory_10000_sessions_mb", memory),
+    ])
+}
+
 /// A client that comes back after 10,000 actions.
 pub(super) fn coming_back(given: &Given<'_>) -> Result<Numbers> {
     let house = start(given.program, given.home)?;

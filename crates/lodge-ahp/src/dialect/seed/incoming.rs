@@ -16,13 +16,28 @@ pub(crate) struct Incoming {
     pub(crate) action: Map<String, Value>,
 }
 
-/// Respells an action. `Err` says why it cannot be.
-pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
-    let mut action = seed.as_object().cloned().ok_or("the action is not an object")?;
+/// Why an action cannot be respelt.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum IncomingError {
+    #[error("the action is not an object")]
+    NotAnObject,
+    #[error("the action has no {0}")]
+    Missing(&'static str),
+    #[error("the action names no {0}")]
+    Unnamed(&'static str),
+    #[error("this host has no action {0}")]
+    Unknown(String),
+    #[error("{0} is not for clients to dispatch")]
+    NotForClients(String),
+}
+
+/// Respells an action.
+pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, IncomingError> {
+    let mut action = seed.as_object().cloned().ok_or(IncomingError::NotAnObject)?;
     let kind = action
         .get("type")
         .and_then(Value::as_str)
-        .ok_or("the action has no type")?
+        .ok_or(IncomingError::Missing("type"))?
         .to_owned();
     if kind.starts_with("root/") {
         return Ok(Incoming {
@@ -33,7 +48,7 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
     }
     if kind.starts_with("terminal/") {
         let Some(Value::String(uri)) = action.remove("terminal") else {
-            return Err("the action names no terminal".to_owned());
+            return Err(IncomingError::Unnamed("terminal"));
         };
         // A session has one chat there, which needs no name.
         if let Some(Value::Object(claim)) = action.get_mut("claim")
@@ -51,16 +66,17 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
         });
     }
     let Some(name) = kind.strip_prefix("session/") else {
-        return Err(format!("this host has no action {kind}"));
+        return Err(IncomingError::Unknown(kind));
     };
     let Some(Value::String(uri)) = action.remove("session") else {
-        return Err("the action names no session".to_owned());
+        return Err(IncomingError::Unnamed("session"));
     };
     let mut set = |kind: &str| action.insert("type".into(), kind.into());
     let to_chat = match name {
         "turnStarted" | "pendingMessageSet" => {
             set(&format!("chat/{name}"));
-            let message = action.remove("userMessage").ok_or("the action has no userMessage")?;
+            let message = action.remove("userMessage");
+            let message = message.ok_or(IncomingError::Missing("userMessage"))?;
             action.insert("message".into(), said(message));
             true
         }
@@ -94,7 +110,7 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
             let model = action
                 .remove("model")
                 .and_then(|mut model| model.get_mut("id").map(Value::take));
-            let model = model.ok_or("the action has no model")?;
+            let model = model.ok_or(IncomingError::Missing("model"))?;
             action.insert("config".into(), json!({ "model": model }));
             false
         }
@@ -120,12 +136,12 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
         "customizationToggled" => {
             // It knows no ids and no scopes: its own session is meant.
             rename(&mut action, "uri", "id");
-            let enabled = action.remove("enabled").ok_or("the action does not say whether")?;
+            let enabled = action.remove("enabled").ok_or(IncomingError::Missing("`enabled`"))?;
             action.insert("enablement".into(), json!([{ "kind": "session", "enabled": enabled }]));
             false
         }
         "titleChanged" | "isReadChanged" | "isArchivedChanged" | "configChanged" => false,
-        _ => return Err(format!("{kind} is not for clients to dispatch")),
+        _ => return Err(IncomingError::NotForClients(kind)),
     };
     Ok(Incoming { uri, to_chat, action })
 }
@@ -165,6 +181,7 @@ mod tests {
 
     fn check(seed: Value, expected: Result<Value, &str>) {
         let seen = incoming(&seed, "me").map(|seen| json!([seen.uri, seen.to_chat, seen.action]));
+        let seen = seen.map_err(|error| error.to_string());
         assert_eq!(seen, expected.map_err(str::to_owned), "{seed}");
     }
 
@@ -223,6 +240,10 @@ mod tests {
             json!({"type": "terminal/claimed", "terminal": "t:/1", "claim": {"kind": "session", "session": "lodge:/abc"}}),
             Ok(json!(["t:/1", false, {"type": "terminal/claimed", "claim": {
                 "kind": "session", "session": "lodge:/abc", "chat": "ahp-chat://default/bG9kZ2U6L2FiYw"}}])),
+        );
+        check(
+            json!({"type": "session/customizationToggled", "session": "x:/1", "uri": "u"}),
+            Err("the action has no `enabled`"),
         );
         check(json!("x"), Err("the action is not an object"));
     }

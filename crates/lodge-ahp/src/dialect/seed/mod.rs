@@ -9,7 +9,7 @@ use ahp_types::{StateAction, state::SessionState};
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::{
-    incoming::incoming,
+    incoming::{IncomingError, incoming},
     state::{changes, root, session, summary, terminal, turn},
 };
 use crate::{

@@ -67,7 +67,8 @@ async fn shown(house: &House, session: &str, round: &str) -> Map<String, Value> 
         }
         for beside in BESIDE.iter().filter(|_| !seed) {
             let uri = format!("{session}/{beside}");
-            let state = once(&mut client, &uri, |state| state["status"] != "computing").await;
+            let is_settled = |state: &Value| state["status"] != "computing" && state["status"] != "recomputing";
+            let state = once(&mut client, &uri, is_settled).await;
             all.insert(format!("{version} {beside}"), state);
         }
         all.insert(format!("{version} session"), state);
