@@ -305,7 +305,7 @@ impl Call<'_> {
             tool_name: self.name.into(),
             arguments: Some(arguments),
             turn_id: Some(self.turn_id.into()),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(self.turn.model().info().id.clone()),
             ..self.mcp.map(|tool| shared.mcp_start(tool)).unwrap_or_default()
         })?;
         Ok(shared.recorder.durable().await?)
@@ -315,7 +315,7 @@ impl Call<'_> {
         let shared = &self.turn.shared;
         let mut complete = ToolExecutionComplete {
             tool_call_id: self.id.into(),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(self.turn.model().info().id.clone()),
             interaction_id: Some(self.turn.interaction_id.clone()),
             turn_id: Some(self.turn_id.into()),
             ..ToolExecutionComplete::default()

@@ -22,7 +22,7 @@ pub use catalogue::{
 pub use network::Network;
 pub use rehearsal::Rehearsal;
 pub use secret::{Secret, TokenSource};
-pub use tokens::tokens_of;
+pub use tokens::{size_of, tokens_of};
 pub use transport::{HttpRequest, HttpResponse, Transport, TransportError};
 pub use types::*;
 pub use wire::{Auth, CopilotAccess, Endpoint, HttpModel, IDLE_TIMEOUT, ProviderType, WireApi};

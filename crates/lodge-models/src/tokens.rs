@@ -1,5 +1,9 @@
 //! Estimates of tokens, from sizes. Sizes are in bytes of text: what is no text counts as much text as takes the same tokens.
 
+use std::io;
+
+use serde_json::Value;
+
 use crate::{AssistantMessage, CitableSource, Document, Image, Message, ModelInfo, ModelRequest, Part, ToolSpec};
 
 /// Near enough to decide when a conversation is full.
@@ -12,6 +16,11 @@ const PAGE: usize = 2_000 * BYTES_PER_TOKEN as usize;
 /// About how many tokens so many bytes of text are.
 pub fn tokens_of(size: usize) -> u64 {
     size as u64 / BYTES_PER_TOKEN
+}
+
+/// About how many bytes of text so many tokens are.
+pub fn size_of(tokens: u64) -> usize {
+    usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX)
 }
 
 impl Image {
@@ -78,10 +87,26 @@ impl Message {
 impl ToolSpec {
     /// Its size for a model.
     pub fn size(&self) -> usize {
-        // Writing JSON to memory cannot fail, and a size that is missing is only a worse estimate.
-        let parameters = serde_json::to_vec(&*self.parameters).map_or(0, |json| json.len());
-        self.name.len() + self.description.len() + parameters
+        self.name.len() + self.description.len() + json_len(&self.parameters)
     }
+}
+
+/// How long a value is when it is written, without writing it.
+fn json_len(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 impl ModelRequest {
