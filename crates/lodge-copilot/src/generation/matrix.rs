@@ -171,7 +171,7 @@ async fn parsers_of_every_age_read_what_whole_sessions_send() {
     let work = dir.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let host = Host::new(HostConfig {
-        home: Home::open(&dir.path().join("home"), HomeOptions::default()).unwrap(),
+        home: Home::open(dir.path().join("home"), HomeOptions::default()).unwrap(),
         models: Catalogue::from(ModelsConfig::default(), |_| None).unwrap(),
         sandbox: None,
         idle_after: Duration::from_secs(300),
