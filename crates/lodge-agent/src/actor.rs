@@ -26,14 +26,14 @@ use crate::{
     AgentError,
     answer::Answer,
     client::{ClientId, ClientSpec},
-    compaction::{self, Compacted},
+    compaction::Compacted,
     customize::Customized,
     hooks::Step,
     queue::{Place, Readiness},
     session::Shared,
     settings::{Change, Delivery, Prompt},
     supply::Supply,
-    turn::{self, Ended, Halt, Start},
+    turn::{self, Ended, Halt, Start, Turn},
 };
 
 /// Everything that can be sent to a session. Closed: nothing else changes a session.
@@ -680,12 +680,12 @@ impl Actor {
                 .facts(|facts| facts.system_prompt.clone())
                 .unwrap_or_default()
                 .into();
-            let result = match compaction::compact(&shared, &system, instructions.as_deref(), &stop).await {
-                Ok(Some(compacted)) => Ok(compacted),
-                Ok(None) if stop.is_cancelled() => Err(AgentError::Refused("The compaction was cancelled.".into())),
-                Ok(None) => Err(AgentError::Refused(
-                    "The model could not summarise the conversation.".into(),
-                )),
+            let mut turn = Turn::new(shared.clone(), stop);
+            turn.system = system;
+            turn.find_own_model().await;
+            let result = match turn.compact_for_person(instructions.as_deref()).await {
+                Ok(Ok(compacted)) => Ok(compacted),
+                Ok(Err(why)) => Err(AgentError::Refused(why)),
                 Err(turn::Stop::Log(error)) => Err(error.into()),
                 Err(_) => Err(AgentError::Refused("The compaction did not finish.".into())),
             };

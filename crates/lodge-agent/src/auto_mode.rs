@@ -25,7 +25,7 @@ impl Turn {
         let shared = &self.shared;
         let offered = error.kind == ErrorKind::RateLimit
             && shared.sub.is_none()
-            && self.model.is_none()
+            && self.own_model.is_none()
             && model.info().id != AUTO
             && shared.clients.lock().any(|can| can.auto_mode_switch);
         if !offered {

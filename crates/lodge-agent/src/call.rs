@@ -24,7 +24,7 @@ use crate::{
     partial::Partial,
     recorder::Recorder,
     redact::{Held, Secrets},
-    shortfall,
+    shortfall::Shortfall,
     streamed::{Piece, Streamed},
     turn::{Stop, Turn},
 };
@@ -325,6 +325,8 @@ pub(crate) struct Called {
     model: String,
     /// Number of the attempt, from 0.
     attempt: u32,
+    /// Of the request, by its size.
+    estimated_tokens: u64,
     duration: Duration,
     to_first: Option<Duration>,
 }
@@ -362,15 +364,14 @@ impl Turn {
                 attempt = 0;
             } else if error.kind == ErrorKind::ContextLimit
                 && !compacted
-                && self.compact(CompactionTrigger::ContextLimitRetry).await?.is_some()
+                && self.compact(CompactionTrigger::ContextLimitRetry).await?.is_ok()
             {
                 compacted = true;
             } else {
-                let wait = error.retry_after.unwrap_or_else(|| backoff(&error, attempt));
-                if !error.retryable || attempt >= TRIES || wait > LONGEST_WAIT {
-                    return Err(Stop::Model(Box::new(error)));
+                match pause_before(&error, attempt) {
+                    Some(wait) => pause = wait,
+                    None => return Err(Stop::Model(Box::new(error))),
                 }
-                pause = wait;
             }
             let step = Step::ErrorOccurred {
                 error: &error.message,
@@ -415,15 +416,12 @@ impl Turn {
         tools: Arc<[ToolSpec]>,
         partial: &str,
     ) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
-        let mut settings = self.shared.settings();
-        if let Some(model) = self.model.as_ref().or(settings.auto.model.as_ref()) {
-            settings.model = model.clone();
-        }
+        let (settings, model) = (self.shared.settings(), self.model());
         let mut headers = settings.headers.clone();
         headers.extend(self.prompt.headers.clone());
-        let mut messages = self.shared.recorder.messages(settings.model.info().vision)?;
+        let mut messages = self.shared.recorder.messages(model.info().vision)?;
         messages.extend(self.limit_status());
-        let request = ModelRequest {
+        let mut request = ModelRequest {
             system: self.system.clone(),
             messages,
             tools,
@@ -444,7 +442,8 @@ impl Turn {
             }),
             ..ModelRequest::default()
         };
-        Ok((settings.model, Arc::new(request)))
+        request.prompt_tokens = Some(self.shared.corrected(request.estimated_tokens()));
+        Ok((model, Arc::new(request)))
     }
 
     async fn try_once(
@@ -488,6 +487,7 @@ impl Turn {
     ) -> Result<Called, ModelError> {
         live.attempt(&request);
         let (attempt, continued) = (request.attempt, !request.partial.is_empty());
+        let estimated_tokens = request.estimated_tokens();
         let mut stream = model.call(request);
         loop {
             let chunk = tokio::select! {
@@ -509,23 +509,13 @@ impl Turn {
                     message_id: live.partial.message_id.clone(),
                     model: model.info().id.clone(),
                     attempt,
+                    estimated_tokens,
                     duration: started.elapsed(),
                     to_first: live.first_chunk.map(|at| at - started),
                 });
             }
         }
-        Err(ModelError {
-            kind: ErrorKind::Connection,
-            message: format!(
-                "The answer of the model {} ended before it was complete.",
-                model.info().id
-            ),
-            status: None,
-            retry_after: None,
-            provider_call_id: None,
-            code: None,
-            retryable: true,
-        })
+        Err(broken_off(&**model))
     }
 
     /// Records the model's answer: reasoning, message, usage. Returns the id of the message's event.
@@ -537,6 +527,7 @@ impl Turn {
             reasoning,
             model,
             attempt,
+            estimated_tokens,
             duration,
             to_first,
         } = called;
@@ -556,9 +547,10 @@ impl Turn {
         // First of all: the call costs money, even if the answer cannot be used.
         recorder.record_usage(LodgeUsage {
             attempt: (attempt > 0).then(|| u64::from(attempt) + 1),
+            estimated_input_tokens: Some(estimated_tokens),
             ..spent(&used)
         })?;
-        let shortfall = shortfall::warning(&completion);
+        let shortfall = Shortfall::of(&completion).map(|shortfall| shortfall.warning());
         let message = completion.message;
         if let Some((reasoning_id, content)) = reasoning {
             recorder.record(AssistantReasoning {
@@ -700,6 +692,7 @@ pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
         duration: usage.duration,
         initiator: usage.initiator.clone(),
         attempt: None,
+        estimated_input_tokens: None,
     }
 }
 
@@ -714,6 +707,26 @@ pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
         Ok(_) => Err("are not a JSON object".to_owned()),
         Err(error) => Err(format!("are not valid JSON ({error})")),
     }
+}
+
+/// The error of an answer that ends without saying so.
+pub(crate) fn broken_off(model: &dyn Model) -> ModelError {
+    let id = &model.info().id;
+    ModelError {
+        kind: ErrorKind::Connection,
+        message: format!("The answer of the model {id} ended before it was complete."),
+        status: None,
+        retry_after: None,
+        provider_call_id: None,
+        code: None,
+        retryable: true,
+    }
+}
+
+/// The wait before the attempt of this number, counted from 1; nothing where another attempt would not help.
+pub(crate) fn pause_before(error: &ModelError, attempt: u32) -> Option<Duration> {
+    let wait = error.retry_after.unwrap_or_else(|| backoff(error, attempt));
+    (error.retryable && attempt < TRIES && wait <= LONGEST_WAIT).then_some(wait)
 }
 
 /// The wait before an attempt, counted from 1, if the server does not name one.

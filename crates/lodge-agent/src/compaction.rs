@@ -1,26 +1,29 @@
 //! Compaction: replaces the conversation with a summary for the model. The log keeps everything.
 
+mod shrink;
+mod summary;
+
 use std::{fmt::Write as _, future::ready, path::Path, sync::Arc, time::Instant};
 
-use futures_util::StreamExt;
-use lodge_events::{
-    AssistantUsage, CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart,
-};
+use lodge_events::{CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart};
 use lodge_log::LogError;
-use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part, ToolSpec};
+use lodge_models::{Completion, Message, Model, ModelRequest, Part, ToolSpec};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::summary::{Failure, summarise};
 use crate::{
-    call,
     hooks::Step,
     session::{ContextSize, Shared},
-    turn::{Stop, Turn},
+    turn::{self, Stop, Turn},
 };
 
 const REQUEST: &str = "Please create a detailed summary of the conversation so far. The history is being compacted, so whatever \
 is not in the summary is lost to you. Keep: what the person wants, what was decided and why, which files were read or changed \
-and how, what was tried, what failed, and what is left to do.";
+and how, what was tried, what failed, and what is left to do. Answer with the summary alone: tools do not run now.";
+
+/// Tokens that a summary may be long.
+const LONGEST_SUMMARY: u64 = 16_000;
 
 /// What a compaction achieved.
 #[derive(Debug, Clone)]
@@ -39,34 +42,44 @@ impl Turn {
     /// the question that the model answers meanwhile is summarised with its answer in sight, however quick the summary is.
     pub(crate) async fn compact_if_needed(&self, tools: &[ToolSpec]) -> Result<Option<DropGuard>, Stop> {
         let compaction = self.shared.settings.lock().compaction;
-        let fullness = self.fullness(tools)?;
-        if !compaction.enabled || fullness <= compaction.threshold {
+        if !compaction.enabled || !self.is_fuller_than(compaction.threshold, tools)? {
             return Ok(None);
         }
-        if fullness <= compaction.exhaustion {
+        if !self.is_fuller_than(compaction.exhaustion, tools)? {
             return self.compact_beside();
         }
         self.shared.compacting.done().await;
-        if self.fullness(tools)? > compaction.exhaustion {
-            self.compact(CompactionTrigger::Threshold).await?;
+        if self.is_fuller_than(compaction.exhaustion, tools)? {
+            let _ = self.compact(CompactionTrigger::Threshold).await?;
         }
         Ok(None)
     }
 
-    /// How much the conversation takes of what the model's window leaves for it.
-    fn fullness(&self, tools: &[ToolSpec]) -> Result<f64, Stop> {
+    /// Whether the conversation takes more than this part of what the model's window leaves for it. It does not for a while
+    /// after a compaction that failed.
+    fn is_fuller_than(&self, part: f64, tools: &[ToolSpec]) -> Result<bool, Stop> {
         let size = self.shared.context_size(self.system.len(), tools)?;
-        let window = self.shared.settings.lock().model.info().prompt_limit();
-        let room = window.saturating_sub(size.system + size.tools).max(1);
-        Ok(size.conversation as f64 / room as f64)
+        let room = self.model().info().prompt_limit();
+        let room = room.saturating_sub(size.system + size.tools).max(1);
+        let full = size.conversation as f64 / room as f64 > part;
+        Ok(full && !self.shared.compacting.is_paused(size.conversation, room))
     }
 
-    /// Compacts now. Nothing, when the model could not summarise; clients have been told.
-    pub(crate) async fn compact(&self, trigger: CompactionTrigger) -> Result<Option<Compacted>, Stop> {
+    /// Compacts now. Why the model could not summarise, where it could not; clients have been told.
+    pub(crate) async fn compact(&self, trigger: CompactionTrigger) -> Result<Result<Compacted, String>, Stop> {
         // What one beside the turn would come to stands for less.
         self.shared.compacting.cancel();
         self.shared.compacting.done().await;
-        let begun = begin(&self.shared, &self.system, None, trigger)?;
+        let begun = self.begin_compaction(None, trigger)?;
+        finish(&self.shared, begun, &self.cancel, ready(())).await
+    }
+
+    /// Compacts because somebody asked for it.
+    pub(crate) async fn compact_for_person(
+        &self,
+        instructions: Option<&str>,
+    ) -> Result<Result<Compacted, String>, Stop> {
+        let begun = self.begin_compaction(instructions, CompactionTrigger::Manual)?;
         finish(&self.shared, begun, &self.cancel, ready(())).await
     }
 
@@ -76,7 +89,7 @@ impl Turn {
             return Ok(None);
         };
         let shared = self.shared.clone();
-        let begun = begin(&shared, &self.system, None, CompactionTrigger::Threshold)?;
+        let begun = self.begin_compaction(None, CompactionTrigger::Threshold)?;
         let held = CancellationToken::new();
         let hold = held.clone().drop_guard();
         tokio::spawn(async move {
@@ -87,9 +100,13 @@ impl Turn {
     }
 }
 
-/// The compaction that runs beside the turns, if one does.
+/// The compaction that runs beside the turns, if one does, and whether the last automatic one failed.
 #[derive(Default)]
-pub(crate) struct Compacting(Mutex<Option<(CancellationToken, CancellationToken)>>);
+pub(crate) struct Compacting {
+    running: Mutex<Option<(CancellationToken, CancellationToken)>>,
+    /// The tokens of the conversation that the model could not summarise.
+    failed_at: Mutex<Option<u64>>,
+}
 
 /// Held by the one that runs; letting it go says that it is done.
 struct Running {
@@ -100,7 +117,7 @@ struct Running {
 impl Compacting {
     /// Nothing while one runs.
     fn start(&self) -> Option<Running> {
-        let mut current = self.0.lock();
+        let mut current = self.running.lock();
         if current.as_ref().is_some_and(|(_, done)| !done.is_cancelled()) {
             return None;
         }
@@ -114,7 +131,7 @@ impl Compacting {
 
     /// Waits for the one that runs.
     async fn done(&self) {
-        let done = self.0.lock().as_ref().map(|(_, done)| done.clone());
+        let done = self.running.lock().as_ref().map(|(_, done)| done.clone());
         if let Some(done) = done {
             done.cancelled().await;
         }
@@ -122,72 +139,71 @@ impl Compacting {
 
     /// Stops it. False when none ran.
     pub(crate) fn cancel(&self) -> bool {
-        let current = self.0.lock();
+        let current = self.running.lock();
         let running = current.as_ref().filter(|(_, done)| !done.is_cancelled());
         if let Some((cancel, _)) = running {
             cancel.cancel();
         }
         running.is_some()
     }
-}
 
-/// Compacts a session's conversation because somebody asked for it.
-pub(crate) async fn compact(
-    shared: &Shared,
-    system: &Arc<str>,
-    instructions: Option<&str>,
-    cancel: &CancellationToken,
-) -> Result<Option<Compacted>, Stop> {
-    let begun = begin(shared, system, instructions, CompactionTrigger::Manual)?;
-    finish(shared, begun, cancel, ready(())).await
+    /// Whether another attempt is to wait until the conversation has grown by a twentieth of its room: what failed a moment
+    /// ago would most likely fail again before every call.
+    fn is_paused(&self, conversation: u64, room: u64) -> bool {
+        let failed_at = *self.failed_at.lock();
+        failed_at.is_some_and(|failed| (failed..failed + room / 20).contains(&conversation))
+    }
 }
 
 /// What is to be summarised, as it was when the compaction began.
 struct Begun {
+    model: Arc<dyn Model>,
     request: ModelRequest,
     before: ContextSize,
     instructions: Option<String>,
     trigger: CompactionTrigger,
 }
 
-/// Says that a compaction begins: the conversation up to here is what the summary will stand for.
-fn begin(
-    shared: &Shared,
-    system: &Arc<str>,
-    instructions: Option<&str>,
-    trigger: CompactionTrigger,
-) -> Result<Begun, LogError> {
-    let recorder = &shared.recorder;
-    let before = shared.context_size(system.len(), &shared.specs())?;
-    let settings = shared.settings();
-    let info = settings.model.info();
-    let mut messages = recorder.messages(info.vision)?;
-    let mut text = REQUEST.to_owned();
-    if let Some(more) = instructions {
-        let _ = write!(text, "\n\n{more}");
+impl Turn {
+    /// Says that a compaction begins: the conversation up to here is what the summary will stand for. The request has the
+    /// system prompt and the tools of the conversation: providers refuse calls of tools that they do not know, and have the
+    /// beginning of the request in their cache.
+    fn begin_compaction(&self, instructions: Option<&str>, trigger: CompactionTrigger) -> Result<Begun, LogError> {
+        let shared = &self.shared;
+        let (settings, model, tools) = (shared.settings(), self.model(), shared.specs());
+        let before = shared.context_size(self.system.len(), &tools)?;
+        let info = model.info();
+        let mut messages = shared.recorder.messages(info.vision)?;
+        let mut text = REQUEST.to_owned();
+        if let Some(more) = instructions {
+            let _ = write!(text, "\n\n{more}");
+        }
+        messages.push(Message::User(vec![Part::Text(text.into())]));
+        shared.recorder.record(SessionCompactionStart {
+            model: Some(info.id.clone()),
+            system_tokens: Some(before.system),
+            conversation_tokens: Some(before.conversation),
+            tool_definitions_tokens: Some(before.tools),
+            current_tokens: Some(before.total()),
+            token_limit: Some(info.prompt_limit()),
+            trigger: Some(trigger.clone()),
+        })?;
+        Ok(Begun {
+            request: ModelRequest {
+                system: self.system.clone(),
+                messages,
+                tools,
+                longest_answer: Some(LONGEST_SUMMARY),
+                headers: settings.headers.clone(),
+                user_agent: settings.client_name.clone(),
+                ..ModelRequest::default()
+            },
+            model,
+            before,
+            instructions: instructions.map(str::to_owned),
+            trigger,
+        })
     }
-    messages.push(Message::User(vec![Part::Text(text.into())]));
-    recorder.record(SessionCompactionStart {
-        model: Some(info.id.clone()),
-        system_tokens: Some(before.system),
-        conversation_tokens: Some(before.conversation),
-        tool_definitions_tokens: Some(before.tools),
-        current_tokens: Some(before.total()),
-        token_limit: Some(info.prompt_limit()),
-        trigger: Some(trigger.clone()),
-    })?;
-    Ok(Begun {
-        request: ModelRequest {
-            system: system.clone(),
-            messages,
-            headers: settings.headers.clone(),
-            user_agent: settings.client_name.clone(),
-            ..ModelRequest::default()
-        },
-        before,
-        instructions: instructions.map(str::to_owned),
-        trigger,
-    })
 }
 
 /// Summarises, and has the summary count from `due` on.
@@ -196,121 +212,127 @@ async fn finish(
     begun: Begun,
     cancel: &CancellationToken,
     due: impl Future<Output = ()>,
-) -> Result<Option<Compacted>, Stop> {
+) -> Result<Result<Compacted, String>, Stop> {
     let recorder = &shared.recorder;
     let by_person = begun.trigger == CompactionTrigger::Manual;
     let trigger = if by_person { "manual" } else { "auto" };
     shared.hook(Step::PreCompact { trigger }).await?;
+    let Begun {
+        model,
+        request,
+        before,
+        instructions,
+        trigger,
+    } = begun;
+    let (system_bytes, tools) = (request.system.len(), request.tools.clone());
+    let info = model.info();
     let started = Instant::now();
     let summarised = tokio::select! {
         biased;
-        () = cancel.cancelled() => Err("The compaction was cancelled.".to_owned()),
+        () = cancel.cancelled() => None,
         summarised = async {
-            let summarised = summarise(shared, begun.request).await;
+            let summarised = summarise(shared, &*model, request).await;
             due.await;
             summarised
-        } => summarised.map_err(|error| error.message),
+        } => Some(summarised),
     };
-    let completion = match summarised {
-        Ok(completion) => completion,
-        Err(error) => {
-            recorder.record(SessionCompactionComplete {
-                success: false,
-                error: Some(error),
-                trigger: Some(begun.trigger),
-                ..SessionCompactionComplete::default()
-            })?;
-            return Ok(None);
+    let used = |completion: &Completion| {
+        let usage = &completion.usage;
+        // Some providers do not count; then it is what was sent, as far as that is known here.
+        let counted = usage.input_tokens.filter(|tokens| *tokens > 0);
+        let sent = counted.unwrap_or(before.system + before.conversation);
+        CompactionTokensUsed {
+            input: Some(sent),
+            output: Some(usage.output_tokens.unwrap_or_default()),
+            cached_input: Some(usage.cache_read_tokens.unwrap_or_default()),
+            input_tokens: Some(sent),
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            duration: Some(started.elapsed().as_millis() as u64),
+            model: Some(info.id.clone()),
+            ..CompactionTokensUsed::default()
         }
     };
-    let summary = completion.message.text.to_string();
+    let summary = match summarised {
+        Some(Ok(summary)) => summary,
+        failed => {
+            let failure = match failed {
+                Some(Err(failure)) => {
+                    if !by_person {
+                        *shared.compacting.failed_at.lock() = Some(before.conversation);
+                    }
+                    failure
+                }
+                _ => Failure::told("The compaction was cancelled.".to_owned()),
+            };
+            let error = failure.message.clone();
+            recorder.record(SessionCompactionComplete {
+                success: false,
+                error: Some(failure.message),
+                status_code: failure.status.map(u64::from),
+                request_id: failure.request_id,
+                compaction_tokens_used: failure.answer.as_deref().map(used),
+                pre_compaction_tokens: Some(before.conversation),
+                pre_compaction_messages_length: Some(before.messages),
+                token_limit: Some(info.prompt_limit()),
+                trigger: Some(trigger),
+                ..SessionCompactionComplete::default()
+            })?;
+            return Ok(Err(error));
+        }
+    };
+    *shared.compacting.failed_at.lock() = None;
+    // What was refused until it was shorter than this tells more of the limit than what is known of the model.
+    let limit = summary
+        .fitted
+        .map_or(info.prompt_limit(), |fitted| fitted.min(info.prompt_limit()));
+    let (completion, tokens_used) = (&summary.answer, used(&summary.answer));
+    let text = completion.message.text.to_string();
     let number = recorder.facts(|facts| facts.compactions) + 1;
     let title = recorder
         .facts(crate::facts::Facts::title)
         .unwrap_or_else(|| "checkpoint".into());
     // Checkpoints are the session's; what a sub-agent sums up ends with it.
     let checkpoint = shared.sub.is_none().then(|| {
-        write_checkpoint(&shared.dir, number, &title, &summary)
+        write_checkpoint(&shared.dir, number, &title, &text)
             .map_err(|error| tracing::warn!(%error, "the checkpoint file could not be written"))
             .ok()
     });
-    let usage = completion.usage;
-    let settings = shared.settings();
-    let info = settings.model.info();
-    // Some providers do not count; then it is what was sent, as far as that is known here.
-    let counted = usage.input_tokens.filter(|tokens| *tokens > 0);
-    let sent = counted.unwrap_or(begun.before.system + begun.before.conversation);
-    let tokens_used = CompactionTokensUsed {
-        input: Some(sent),
-        output: Some(usage.output_tokens.unwrap_or_default()),
-        cached_input: Some(usage.cache_read_tokens.unwrap_or_default()),
-        input_tokens: Some(sent),
-        output_tokens: usage.output_tokens,
-        cache_read_tokens: usage.cache_read_tokens,
-        cache_write_tokens: usage.cache_write_tokens,
-        duration: Some(started.elapsed().as_millis() as u64),
-        model: Some(info.id.clone()),
-        ..CompactionTokensUsed::default()
-    };
     let mut compacted = Compacted {
-        summary,
+        summary: text,
         messages_removed: 0,
         tokens_removed: 0,
     };
+    let tokens = shared.estimator();
     recorder.record_from(|transcript| {
-        let shrunk = transcript.with_summary(&compacted.summary, Some(info.prompt_limit()));
+        let shrunk = transcript.with_summary(&compacted.summary, Some(limit));
+        let (before_it, after_it) = (tokens(shrunk.before), tokens(shrunk.after));
         compacted.messages_removed = shrunk.removed;
-        compacted.tokens_removed = shrunk.before as i64 - shrunk.after as i64;
+        compacted.tokens_removed = before_it as i64 - after_it as i64;
         SessionCompactionComplete {
             success: true,
-            pre_compaction_tokens: Some(shrunk.before),
-            post_compaction_tokens: Some(shrunk.after),
+            pre_compaction_tokens: Some(before_it),
+            post_compaction_tokens: Some(after_it),
             pre_compaction_messages_length: Some(shrunk.messages),
             messages_removed: Some(compacted.messages_removed),
             tokens_removed: Some(compacted.tokens_removed),
-            custom_instructions: begun.instructions,
+            custom_instructions: instructions,
             summary_content: Some(compacted.summary.clone()),
             checkpoint_number: checkpoint.is_some().then_some(number),
             checkpoint_path: checkpoint.flatten(),
             compaction_tokens_used: Some(tokens_used),
-            request_id: completion.provider_call_id,
-            system_tokens: Some(begun.before.system),
-            conversation_tokens: Some(shrunk.after),
-            tool_definitions_tokens: Some(begun.before.tools),
-            token_limit: Some(info.prompt_limit()),
-            trigger: Some(begun.trigger),
+            request_id: completion.provider_call_id.clone(),
+            system_tokens: Some(before.system),
+            conversation_tokens: Some(after_it),
+            tool_definitions_tokens: Some(before.tools),
+            token_limit: Some(limit),
+            trigger: Some(trigger),
             ..SessionCompactionComplete::default()
         }
     })?;
-    Ok(Some(compacted))
-}
-
-async fn summarise(shared: &Shared, request: ModelRequest) -> Result<Completion, ModelError> {
-    let fail = |message: String| ModelError {
-        kind: lodge_models::ErrorKind::Connection,
-        message,
-        status: None,
-        retry_after: None,
-        provider_call_id: None,
-        code: None,
-        retryable: false,
-    };
-    let model = shared.settings().model;
-    let started = Instant::now();
-    let mut stream = model.call(Arc::new(request));
-    while let Some(chunk) = stream.next().await {
-        if let Chunk::Done(completion) = chunk? {
-            let used = AssistantUsage {
-                initiator: Some("compaction".to_owned()),
-                interaction_type: Some("conversation-compaction".to_owned()),
-                ..call::usage(model.info().id.clone(), &completion, started.elapsed())
-            };
-            let recorded = call::account(&shared.recorder, used);
-            recorded.map_err(|error| fail(format!("The session's log cannot be written: {error}")))?;
-            return Ok(*completion);
-        }
-    }
-    Err(fail("The model's summary ended before it was complete.".into()))
+    turn::tell_usage(shared, info, system_bytes, &tools)?;
+    Ok(Ok(compacted))
 }
 
 /// An index without entries.
@@ -320,7 +342,7 @@ const NO_CHECKPOINTS: &str = "| # | Title | File |\n|---|---|---|\n";
 pub fn begin_checkpoints(dir: &Path) -> std::io::Result<()> {
     let folder = dir.join("checkpoints");
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("index.md"), NO_CHECKPOINTS)
+    lodge_files::replace(&folder.join("index.md"), NO_CHECKPOINTS.as_bytes())
 }
 
 /// Keeps the summary as a file of its own, and a line about it in the index.
@@ -336,10 +358,10 @@ fn write_checkpoint(dir: &Path, number: u64, title: &str, summary: &str) -> std:
         .join("-");
     let name = format!("{number:03}-{slug}.md");
     let path = folder.join(&name);
-    std::fs::write(&path, summary)?;
+    lodge_files::replace(&path, summary.as_bytes())?;
     let index = folder.join("index.md");
     let mut table = std::fs::read_to_string(&index).unwrap_or_else(|_| NO_CHECKPOINTS.into());
     let _ = writeln!(table, "| {number} | {} | {name} |", title.replace('|', "/"));
-    std::fs::write(index, table)?;
+    lodge_files::replace(&index, table.as_bytes())?;
     Ok(path.to_string_lossy().into_owned())
 }

@@ -146,6 +146,15 @@ pub struct OpenCall {
     /// What it was called with.
     #[serde(default)]
     pub arguments: Option<Value>,
+    /// The MCP server that has the tool, and the tool's name there.
+    #[serde(default)]
+    pub mcp: Option<(String, String)>,
+    /// The interaction it belongs to.
+    #[serde(default)]
+    pub interaction_id: Option<String>,
+    /// The model call that asked for it, as `turnId`.
+    #[serde(default)]
+    pub turn_id: Option<String>,
 }
 
 /// A sub-agent that has begun and not ended.
@@ -181,7 +190,7 @@ struct Critical {
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 8;
+const FORMAT: u32 = 9;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -354,6 +363,9 @@ impl Facts {
                         asked: false,
                         model: None,
                         arguments: request.arguments.clone(),
+                        mcp: None,
+                        interaction_id: turn.interaction_id.clone(),
+                        turn_id: None,
                     });
                 }
             }
@@ -443,6 +455,7 @@ impl Facts {
     }
 
     fn fold_usage(&mut self, usage: &LodgeUsage) {
+        self.totals.correct(usage);
         // What others asked the model says nothing about the conversation.
         if usage.initiator.is_none() {
             self.totals.last_input = usage.input_tokens.unwrap_or_default();
@@ -529,6 +542,9 @@ fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {
             asked: false,
             model: message.model.clone(),
             arguments: call.arguments.clone(),
+            mcp: call.mcp_server_name.clone().zip(call.mcp_tool_name.clone()),
+            interaction_id: message.interaction_id.clone(),
+            turn_id: message.turn_id.clone(),
         })
         .collect()
 }

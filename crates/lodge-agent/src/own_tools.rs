@@ -151,7 +151,7 @@ impl Call<'_> {
             plan_content: question.plan_content.clone(),
             actions: question.actions.iter().map(|action| action.as_str().into()).collect(),
             recommended_action: question.recommended_action.as_str().into(),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(self.turn.model().info().id.clone()),
         };
         let waiting = shared.open_question(asked.showing(&shown))?;
         let event = shared.recorder.record(shown)?;

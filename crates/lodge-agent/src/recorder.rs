@@ -204,9 +204,9 @@ impl Recorder {
         self.with_transcript(|transcript| transcript.messages(vision))
     }
 
-    /// Number of entries in the conversation, and approximately how many tokens they take.
-    pub(crate) fn size(&self) -> Result<(usize, u64), LogError> {
-        self.with_transcript(|transcript| (transcript.len(), transcript.tokens()))
+    /// Number of entries in the conversation, and their size for a model.
+    pub(crate) fn size(&self) -> Result<(usize, usize), LogError> {
+        self.with_transcript(|transcript| (transcript.len(), transcript.size()))
     }
 
     /// Tool calls without a result.

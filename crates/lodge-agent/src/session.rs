@@ -8,7 +8,7 @@ use std::{
 
 use lodge_events::SessionContextChanged;
 use lodge_log::LogError;
-use lodge_models::ToolSpec;
+use lodge_models::{ToolSpec, size_of, tokens_of};
 use lodge_tools::{
     GitFiles, SessionTools, Tool,
     changes::{Cause, Changes, Looked, Touches},
@@ -198,20 +198,41 @@ impl Shared {
         self.tools().into_iter().map(|(spec, _)| spec).collect()
     }
 
+    /// How many tokens the provider counts for one that is estimated.
+    fn correction(&self) -> f64 {
+        self.recorder.facts(|facts| facts.totals.correction).unwrap_or(1.0)
+    }
+
+    /// Estimated tokens, corrected by what the provider counted last.
+    pub(crate) fn corrected(&self, estimated: u64) -> u64 {
+        (estimated as f64 * self.correction()) as u64
+    }
+
+    /// About how many tokens something of a size takes.
+    pub(crate) fn estimator(&self) -> impl Fn(usize) -> u64 + use<> {
+        let correction = self.correction();
+        move |size| (tokens_of(size) as f64 * correction) as u64
+    }
+
+    /// About what size so many tokens have.
+    pub(crate) fn size_of(&self, tokens: u64) -> usize {
+        (size_of(tokens) as f64 / self.correction()) as usize
+    }
+
     /// How full the context is, with a system prompt of so many bytes and these tools.
     pub(crate) fn context_size(&self, system_bytes: usize, tools: &[ToolSpec]) -> Result<ContextSize, LogError> {
         let (messages, conversation) = self.recorder.size()?;
-        let bytes = |spec: &ToolSpec| spec.name.len() + spec.description.len() + json_len(&spec.parameters);
         let mcp: HashSet<String> = self.mcp_tools().into_iter().map(|(spec, _)| spec.name).collect();
         let of_mcp = |spec: &&ToolSpec| mcp.contains(&spec.name);
-        let mcp_tools: usize = tools.iter().filter(of_mcp).map(bytes).sum();
-        let tools: usize = tools.iter().map(bytes).sum();
+        let mcp_tools: usize = tools.iter().filter(of_mcp).map(ToolSpec::size).sum();
+        let tools: usize = tools.iter().map(ToolSpec::size).sum();
+        let tokens = self.estimator();
         Ok(ContextSize {
             messages: messages as u64,
-            conversation,
-            system: system_bytes as u64 / 4,
-            tools: tools as u64 / 4,
-            mcp_tools: mcp_tools as u64 / 4,
+            conversation: tokens(conversation),
+            system: tokens(system_bytes),
+            tools: tokens(tools),
+            mcp_tools: tokens(mcp_tools),
         })
     }
 
@@ -276,24 +297,6 @@ impl Shared {
             let _ = tokio::task::spawn_blocking(move || changes.settle(tools.has_running())).await;
         }
     }
-}
-
-/// How long a value is when it is written, without writing it.
-fn json_len(value: &serde_json::Value) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Counting cannot fail.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 /// About how many tokens the next model call would take.

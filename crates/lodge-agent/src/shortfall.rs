@@ -6,44 +6,82 @@ use lodge_models::Completion;
 /// The `warningType`s that say that an answer is not whole.
 pub const INCOMPLETE_ANSWERS: [&str; 3] = ["answer_cut", "answer_filtered", "answer_empty"];
 
-/// What people are told of an answer that is not whole.
-pub(crate) fn warning(completion: &Completion) -> Option<SessionWarning> {
-    let message = &completion.message;
-    let nothing = message.text.trim().is_empty() && message.tool_calls.is_empty();
-    let reason = completion
-        .finish_reason
-        .as_deref()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let [cut, filtered, empty] = INCOMPLETE_ANSWERS;
-    let (kind, message) = match reason.as_str() {
-        "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
-            let tokens = completion.usage.output_tokens;
-            let tokens = tokens.map_or_else(String::new, |tokens| format!(" after {tokens} tokens"));
-            let message = format!(
-                "The answer is cut off{tokens}: the model reached its limit for one answer. Ask it to continue, or to \
-                 answer in smaller parts."
-            );
-            (cut, message)
+/// What an answer lacks.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Shortfall {
+    /// The model reached its limit for one answer, after so many tokens where they are known.
+    Cut(Option<u64>),
+    /// The provider withheld the answer or the rest of it, for this reason.
+    Filtered(String),
+    /// There is neither text nor a tool call.
+    Empty,
+}
+
+impl Shortfall {
+    /// What an answer lacks that is not whole.
+    pub(crate) fn of(completion: &Completion) -> Option<Self> {
+        let message = &completion.message;
+        let nothing = message.text.trim().is_empty() && message.tool_calls.is_empty();
+        let reason = completion.finish_reason.as_deref().unwrap_or_default();
+        let reason = reason.to_ascii_lowercase();
+        match reason.as_str() {
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
+                Some(Self::Cut(completion.usage.output_tokens))
+            }
+            "content_filter" | "safety" | "refusal" | "recitation" | "prohibited_content" | "blocklist" => {
+                Some(Self::Filtered(reason))
+            }
+            _ if nothing => Some(Self::Empty),
+            _ => None,
         }
-        "content_filter" | "safety" | "refusal" | "recitation" | "prohibited_content" | "blocklist" => {
-            let message = format!(
-                "The provider withheld the answer, or the rest of it ({reason}). Ask in other words, or choose another \
-                 model."
-            );
-            (filtered, message)
+    }
+
+    /// What people are told of an answer.
+    pub(crate) fn warning(&self) -> SessionWarning {
+        let [cut, filtered, empty] = INCOMPLETE_ANSWERS;
+        let (kind, message) = match self {
+            Self::Cut(tokens) => {
+                let tokens = after(*tokens);
+                let message = format!(
+                    "The answer is cut off{tokens}: the model reached its limit for one answer. Ask it to continue, or to \
+                     answer in smaller parts."
+                );
+                (cut, message)
+            }
+            Self::Filtered(reason) => {
+                let message = format!(
+                    "The provider withheld the answer, or the rest of it ({reason}). Ask in other words, or choose another \
+                     model."
+                );
+                (filtered, message)
+            }
+            Self::Empty => {
+                let message = "The model answered with nothing. Ask again, or choose another model.";
+                (empty, message.to_owned())
+            }
+        };
+        SessionWarning {
+            warning_type: kind.into(),
+            message,
+            ..SessionWarning::default()
         }
-        _ if nothing => {
-            let message = "The model answered with nothing. Ask again, or choose another model.";
-            (empty, message.to_owned())
+    }
+
+    /// What people are told of a summary.
+    pub(crate) fn of_summary(&self) -> String {
+        match self {
+            Self::Cut(tokens) => {
+                let tokens = after(*tokens);
+                format!("The summary is cut off{tokens}: the model reached its limit for one answer.")
+            }
+            Self::Filtered(reason) => format!("The provider withheld the summary, or the rest of it ({reason})."),
+            Self::Empty => "The model answered with no summary.".to_owned(),
         }
-        _ => return None,
-    };
-    Some(SessionWarning {
-        warning_type: kind.into(),
-        message,
-        ..SessionWarning::default()
-    })
+    }
+}
+
+fn after(tokens: Option<u64>) -> String {
+    tokens.map_or_else(String::new, |tokens| format!(" after {tokens} tokens"))
 }
 
 #[cfg(test)]
@@ -81,7 +119,7 @@ mod tests {
                 finish_reason: reason.map(str::to_owned),
                 ..Completion::default()
             };
-            let told = warning(&completion).map(|warning| warning.warning_type);
+            let told = Shortfall::of(&completion).map(|shortfall| shortfall.warning().warning_type);
             assert_eq!(told.as_deref(), expected, "{reason:?} {text:?} {calls}");
         }
     }

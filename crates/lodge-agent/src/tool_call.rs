@@ -225,13 +225,12 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
         };
     }
     let written = args.clone();
-    let outcome = if before.permission_decision == Some(Decision::Deny) {
-        let reason = before.permission_decision_reason.as_deref();
-        let reason = reason.unwrap_or("No reason provided");
+    let outcome = if before.call.decision() == Some(Decision::Deny) {
+        let reason = before.call.reason().unwrap_or("No reason provided");
         call.start(args.clone()).await?;
         Outcome::failed(format!("Denied by preToolUse hook: {reason}"), "denied")
     } else {
-        let allowed = before.permission_decision == Some(Decision::Allow);
+        let allowed = before.call.decision() == Some(Decision::Allow);
         match tool {
             Some(AnyTool::Builtin(tool)) => call.builtin(tool, &mut args, allowed).await?,
             Some(AnyTool::Client(tool)) => call.external(tool, &mut args, allowed).await?,
@@ -306,7 +305,7 @@ impl Call<'_> {
             tool_name: self.name.into(),
             arguments: Some(arguments),
             turn_id: Some(self.turn_id.into()),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(self.turn.model().info().id.clone()),
             ..self.mcp.map(|tool| shared.mcp_start(tool)).unwrap_or_default()
         })?;
         Ok(shared.recorder.durable().await?)
@@ -316,7 +315,7 @@ impl Call<'_> {
         let shared = &self.turn.shared;
         let mut complete = ToolExecutionComplete {
             tool_call_id: self.id.into(),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(self.turn.model().info().id.clone()),
             interaction_id: Some(self.turn.interaction_id.clone()),
             turn_id: Some(self.turn_id.into()),
             ..ToolExecutionComplete::default()
@@ -387,12 +386,10 @@ impl Call<'_> {
             tool_args: args,
             tool_call_id: self.id,
         };
-        let output = shared.hook(step).await?;
-        let answer = output.permission();
-        match answer.behavior {
+        let answer = shared.hook(step).await?.permission;
+        match answer.decision() {
             Some(Decision::Deny) => {
-                let why = answer.message.as_deref().filter(|why| !why.is_empty());
-                let why = why.unwrap_or("A hook refused it.");
+                let why = answer.reason().unwrap_or("A hook refused it.");
                 return Ok(Some(Verdict::Denied(why.to_owned())));
             }
             Some(Decision::Allow) if !shared.is_governed(request) => {

@@ -28,20 +28,12 @@ enum Entry {
 }
 
 impl Entry {
-    /// Bytes that the model reads of it.
-    fn bytes(&self) -> usize {
+    /// Its size for a model.
+    fn size(&self) -> usize {
         match self {
-            Self::User(parts, _) | Self::Summary(parts, _) | Self::Added(parts) => parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) => text.len(),
-                    Part::Image(_) | Part::Document(_) => 0,
-                })
-                .sum(),
+            Self::User(parts, _) | Self::Summary(parts, _) | Self::Added(parts) => parts.iter().map(Part::size).sum(),
             Self::Assistant { message, results, .. } => {
-                let calls: usize = message.tool_calls.iter().map(|call| call.arguments.len()).sum();
-                let results: usize = results.iter().flatten().map(Outcome::bytes).sum();
-                message.text.len() + calls + results
+                message.size() + results.iter().flatten().map(Outcome::size).sum::<usize>()
             }
         }
     }
@@ -55,8 +47,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn bytes(&self) -> usize {
-        self.content.len() + self.sources.iter().map(|source| source.content.len()).sum::<usize>()
+    fn size(&self) -> usize {
+        let images: usize = self.images.iter().map(Image::size).sum();
+        self.content.len() + images + self.sources.iter().map(CitableSource::size).sum::<usize>()
     }
 }
 
@@ -70,7 +63,8 @@ pub(crate) struct Transcript {
     by_person: HashMap<String, String>,
     /// Images that messages refer to.
     assets: HashMap<String, Image>,
-    bytes: usize,
+    /// Its size for a model.
+    size: usize,
     /// How many entries the compaction under way will summarise.
     summarising: Option<usize>,
 }
@@ -202,7 +196,7 @@ impl Transcript {
             Payload::SessionContextCleared(_) => {
                 self.entries.clear();
                 self.summarising = self.summarising.map(|_| 0);
-                self.bytes = 0;
+                self.size = 0;
             }
             _ => {}
         }
@@ -231,7 +225,7 @@ impl Transcript {
     }
 
     fn push(&mut self, entry: Entry) {
-        self.bytes += entry.bytes();
+        self.size += entry.size();
         self.entries.push(entry);
     }
 
@@ -243,7 +237,7 @@ impl Transcript {
                 let same = parse_arguments(&call.arguments).is_ok_and(|written| written == *arguments);
                 if !same && arguments.as_str() != Some(&*call.arguments) {
                     let ran: Arc<str> = arguments.to_string().into();
-                    self.bytes = self.bytes - call.arguments.len() + ran.len();
+                    self.size = self.size - call.arguments.len() + ran.len();
                     call.arguments = ran;
                 }
                 return;
@@ -256,7 +250,7 @@ impl Transcript {
             if let Entry::Assistant { message, results, .. } = entry
                 && let Some(at) = message.tool_calls.iter().position(|call| call.id == call_id)
             {
-                self.bytes += outcome.bytes();
+                self.size += outcome.size();
                 results[at].get_or_insert(outcome);
                 return;
             }
@@ -269,14 +263,13 @@ impl Transcript {
         let mut shrunk = Shrunk {
             messages: self.entries.len() as u64,
             removed: 0,
-            before: self.tokens(),
-            after: self.tokens(),
+            before: self.size,
+            after: self.size,
         };
         if let Some((entry, open)) = self.summarised(summary, end, token_limit) {
             let kept = open.iter().map(|at| &self.entries[*at]).chain(&self.entries[end..]);
-            let bytes = entry.bytes() + kept.map(Entry::bytes).sum::<usize>();
+            shrunk.after = entry.size() + kept.map(Entry::size).sum::<usize>();
             shrunk.removed = (end - usize::from(open.is_some())) as u64;
-            shrunk.after = bytes as u64 / BYTES_PER_TOKEN;
         }
         shrunk
     }
@@ -290,7 +283,7 @@ impl Transcript {
         let open = open.map(|at| self.entries.swap_remove(at));
         self.entries = vec![entry];
         self.entries.extend(open.into_iter().chain(since));
-        self.bytes = self.entries.iter().map(Entry::bytes).sum();
+        self.size = self.entries.iter().map(Entry::size).sum();
     }
 
     /// What stands for the first entries: what the person said, word for word so that the model still knows what it was
@@ -394,22 +387,19 @@ impl Transcript {
         self.entries.len()
     }
 
-    /// About how many tokens the conversation takes.
-    pub(crate) fn tokens(&self) -> u64 {
-        self.bytes as u64 / BYTES_PER_TOKEN
+    /// The size of the conversation for a model.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 }
 
-/// Near enough to decide when to compact.
-const BYTES_PER_TOKEN: u64 = 4;
-
-/// What a compaction makes of a conversation: its messages, how many of them the summary stands for, and tokens before and
+/// What a compaction makes of a conversation: its messages, how many of them the summary stands for, and its size before and
 /// after.
 pub(crate) struct Shrunk {
     pub(crate) messages: u64,
     pub(crate) removed: u64,
-    pub(crate) before: u64,
-    pub(crate) after: u64,
+    pub(crate) before: usize,
+    pub(crate) after: usize,
 }
 
 /// Bytes that the person's words may take after a summary: a quarter of what the model takes, at four bytes a token.
@@ -586,8 +576,51 @@ mod tests {
                 assert!(texts.remove(0).contains("<summary>\nin short\n</summary>"), "{number}");
             }
             assert_eq!(texts, stays, "{number}");
-            let bytes: usize = transcript.entries.iter().map(Entry::bytes).sum();
-            assert_eq!(transcript.bytes, bytes, "{number}");
+            let size: usize = transcript.entries.iter().map(Entry::size).sum();
+            assert_eq!(transcript.size, size, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_has_a_size_too() {
+        let message = |data: &str| event("user.message", data);
+        let image = r#"{"type":"blob","mimeType":"image/png","data":"AA=="}"#;
+        let page = r#"{"type":"blob","mimeType":"application/pdf","data":"AA=="}"#;
+        let seal = "x".repeat(4000);
+        let contents = r#"[{"type":"image","mimeType":"image/png","data":"AA=="}]"#;
+        for (events, least) in [
+            (
+                vec![message(&format!(r#"{{"content":"a","attachments":[{image},{page}]}}"#))],
+                12_000,
+            ),
+            (
+                vec![event(
+                    "assistant.message",
+                    &format!(
+                        r#"{{"messageId":"m","content":"","reasoningOpaque":"{seal}","encryptedContent":"{seal}"}}"#
+                    ),
+                )],
+                6_000,
+            ),
+            (
+                vec![
+                    event(
+                        "assistant.message",
+                        r#"{"messageId":"m","content":"","toolRequests":[{"toolCallId":"c","name":"view"}]}"#,
+                    ),
+                    event(
+                        "tool.execution_complete",
+                        &format!(
+                            r#"{{"toolCallId":"c","success":true,"result":{{"content":"","contents":{contents}}}}}"#
+                        ),
+                    ),
+                ],
+                6_000,
+            ),
+        ] {
+            let mut transcript = Transcript::default();
+            events.iter().for_each(|event| transcript.fold(event));
+            assert!(transcript.size() >= least, "{}: {events:?}", transcript.size());
         }
     }
 }

@@ -15,7 +15,7 @@ use lodge_events::{
 };
 use lodge_external::Program;
 use lodge_log::LogError;
-use lodge_models::{Model, ModelError, ToolCall, ToolSpec};
+use lodge_models::{Model, ModelError, ModelInfo, ToolCall, ToolSpec};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -109,7 +109,7 @@ pub(crate) struct Turn {
     /// How often hooks kept the agent from stopping.
     pub(crate) blocked_stops: u32,
     /// The model of the agent that a person chose, where it wants one of its own.
-    pub(crate) model: Option<Arc<dyn Model>>,
+    pub(crate) own_model: Option<Arc<dyn Model>>,
     /// What it is doing, for whoever interrupts it.
     pub(crate) activity: parking_lot::Mutex<Activity>,
 }
@@ -309,21 +309,34 @@ pub(crate) fn interrupt_call(recorder: &Recorder, call: &OpenCall) -> Result<(),
 
 fn cut_call(recorder: &Recorder, call: &OpenCall, why: Cut) -> Result<(), LogError> {
     if !call.started {
-        recorder.record(ToolExecutionStart {
-            tool_call_id: call.id.clone(),
-            tool_name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            model: call.model.clone(),
-            ..ToolExecutionStart::default()
-        })?;
+        recorder.record(start_of(call))?;
     }
     recorder.record(ToolExecutionComplete {
         tool_call_id: call.id.clone(),
         success: false,
         error: Some(why.error()),
+        model: call.model.clone(),
+        interaction_id: call.interaction_id.clone(),
+        turn_id: call.turn_id.clone(),
         ..ToolExecutionComplete::default()
     })?;
     Ok(())
+}
+
+/// The beginning of a call that ends before it began to run.
+fn start_of(call: &OpenCall) -> ToolExecutionStart {
+    let (server, tool) = call.mcp.clone().unzip();
+    ToolExecutionStart {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        model: call.model.clone(),
+        turn_id: call.turn_id.clone(),
+        mcp_config_server_name: server.clone(),
+        mcp_server_name: server,
+        mcp_tool_name: tool,
+        ..ToolExecutionStart::default()
+    }
 }
 
 /// Leaves a session in order whose turn panicked: every call has one result, nothing is asked any more, and clients know.
@@ -363,6 +376,29 @@ fn tell_log_error(shared: &Shared, error: &LogError) {
     });
 }
 
+/// Tells how full the session's context is; that of a sub-agent is nobody's concern.
+pub(crate) fn tell_usage(
+    shared: &Shared,
+    model: &ModelInfo,
+    system_bytes: usize,
+    tools: &[ToolSpec],
+) -> Result<(), LogError> {
+    if shared.sub.is_some() {
+        return Ok(());
+    }
+    let size = shared.context_size(system_bytes, tools)?;
+    shared.recorder.note(SessionUsageInfo {
+        token_limit: model.context_window,
+        current_tokens: size.total(),
+        messages_length: size.messages,
+        system_tokens: Some(size.system),
+        conversation_tokens: Some(size.conversation),
+        tool_definitions_tokens: Some(size.tools),
+        ..SessionUsageInfo::default()
+    });
+    Ok(())
+}
+
 impl Turn {
     /// One that has not begun.
     pub(crate) fn new(shared: Arc<Shared>, cancel: CancellationToken) -> Self {
@@ -377,7 +413,7 @@ impl Turn {
             autopilot: Autopilot::default(),
             task_done: AtomicBool::new(false),
             blocked_stops: 0,
-            model: None,
+            own_model: None,
             activity: parking_lot::Mutex::default(),
         }
     }
@@ -598,10 +634,8 @@ impl Turn {
 
     /// Keeps the images among the attached files, for a model that can see them.
     async fn keep_images(&self, prompt: &mut Prompt) -> Result<(), Stop> {
-        let (cwd, sees) = {
-            let settings = self.shared.settings.lock();
-            (settings.cwd.clone(), settings.model.info().vision)
-        };
+        let sees = self.model().info().vision;
+        let cwd = self.shared.settings.lock().cwd.clone();
         if prompt.attachments.is_empty() || !sees {
             return Ok(());
         }
@@ -614,6 +648,13 @@ impl Turn {
             }
         }
         Ok(())
+    }
+
+    /// The model that answers: the one that the agent wants, the one that the provider chose, or the session's.
+    pub(crate) fn model(&self) -> Arc<dyn Model> {
+        let settings = self.shared.settings.lock();
+        let own = self.own_model.as_ref().or(settings.auto.model.as_ref());
+        own.unwrap_or(&settings.model).clone()
     }
 
     /// Model call after model call until the model asks for no more tools.
@@ -746,27 +787,35 @@ impl Turn {
         !self.shared.interjections.is_empty() || self.shared.next_steering().is_some()
     }
 
-    /// How full the session's context is; that of a sub-agent is nobody's concern.
     fn tell_usage(&self, tools: &[ToolSpec]) -> Result<(), Stop> {
-        let shared = &self.shared;
-        if shared.sub.is_some() {
-            return Ok(());
-        }
-        let size = shared.context_size(self.system.len(), tools)?;
-        shared.recorder.note(SessionUsageInfo {
-            token_limit: shared.settings.lock().model.info().context_window,
-            current_tokens: size.total(),
-            messages_length: size.messages,
-            system_tokens: Some(size.system),
-            conversation_tokens: Some(size.conversation),
-            tool_definitions_tokens: Some(size.tools),
-            ..SessionUsageInfo::default()
-        });
-        Ok(())
+        Ok(tell_usage(&self.shared, self.model().info(), self.system.len(), tools)?)
     }
 
     /// Runs the tool calls of one message. True when the turn ends with one of them.
     async fn run_tools(&self, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<bool, Stop> {
         crate::tool_call::run_all(self, message, calls, turn_id).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Facts;
+
+    #[test]
+    fn a_call_that_never_began_is_told_with_all_that_was_known_of_it() {
+        let line = r#"{"id":"00000000-0000-4000-8000-000000000001","timestamp":"2026-01-01T00:00:00.000Z","parentId":null,"type":"assistant.message","data":{"messageId":"m","content":"","model":"some-model","interactionId":"i","turnId":"2","toolRequests":[{"toolCallId":"c","name":"docs-search","arguments":{"q":1},"mcpServerName":"docs","mcpToolName":"search"}]}}"#;
+        let mut facts = Facts::default();
+        facts.fold(&lodge_events::Event::parse(line.as_bytes().to_vec().into()).unwrap());
+        let start = start_of(&facts.open_turn.unwrap().calls[0]);
+        let told = [
+            start.mcp_server_name,
+            start.mcp_config_server_name,
+            start.mcp_tool_name,
+            start.model,
+            start.turn_id,
+        ];
+        assert_eq!(told.map(Option::unwrap), ["docs", "docs", "search", "some-model", "2"]);
+        assert_eq!(start.arguments, Some(serde_json::json!({"q": 1})));
     }
 }

@@ -82,7 +82,10 @@ pub(crate) struct Attached {
 fn changes(config: &SessionConfig) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(config.enable_citations.map(Change::Citations));
-    changes.extend(config.memory.as_ref().map(|memory| Change::Memory(memory.enabled)));
+    // In its sessions the app decides, whatever the person set for others.
+    changes.push(Change::Memory(
+        config.memory.as_ref().is_some_and(|memory| memory.enabled),
+    ));
     changes.extend(config.enable_host_git_operations.map(Change::Git));
     let variant = config.ask_user_variant;
     changes.extend(variant.map(|variant| Change::AskByForm(variant == AskUserVariant::Elicitation)));

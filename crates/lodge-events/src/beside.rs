@@ -38,6 +38,7 @@ events! {
         duration? u64 = "Milliseconds that the call took.",
         initiator? String = "Who made the call, if not the session's own agent: `sub-agent`, `compaction`, `mcp-sampling`, `side-question`.",
         attempt? u64 = "Number of the attempt that succeeded, if it was not the first.",
+        estimated_input_tokens? u64 = "Input tokens as Lodge had estimated them from the request's size.",
     }
 
     "lodge.usage_carried" LodgeUsageCarried persisted newer

@@ -130,7 +130,7 @@ impl Host {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(failed)?;
             }
-            fs::write(path, text).map_err(failed)?;
+            lodge_files::replace(&path, text.as_bytes()).map_err(failed)?;
         }
         Ok(())
     }

@@ -1,6 +1,10 @@
 //! The configuration of a new or resumed session, and the settings that result from it.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures_util::future::BoxFuture;
 use lodge_agent::{
@@ -265,7 +269,7 @@ impl Host {
             client_name: new.client_name.clone(),
             headers: new.headers.clone(),
             citations: false,
-            memory: false,
+            memory: self.0.keeps_memories.load(Ordering::Relaxed),
             compaction: new.compaction,
             max_tool_output: MAX_TOOL_OUTPUT,
             ask_by_form: false,

@@ -9,6 +9,7 @@ mod error;
 mod network;
 mod rehearsal;
 mod secret;
+mod tokens;
 mod transport;
 mod types;
 mod unzip;
@@ -21,6 +22,7 @@ pub use catalogue::{
 pub use network::Network;
 pub use rehearsal::Rehearsal;
 pub use secret::{Secret, TokenSource};
+pub use tokens::{size_of, tokens_of};
 pub use transport::{HttpRequest, HttpResponse, Transport, TransportError};
 pub use types::*;
 pub use wire::{Auth, CopilotAccess, Endpoint, HttpModel, IDLE_TIMEOUT, ProviderType, WireApi};

@@ -45,14 +45,6 @@ pub struct ModelInfo {
     pub reasoning_efforts: Vec<String>,
 }
 
-impl ModelInfo {
-    /// Tokens that a conversation may grow to.
-    pub fn prompt_limit(&self) -> u64 {
-        self.max_prompt_tokens
-            .map_or(self.context_window, |most| most.min(self.context_window))
-    }
-}
-
 /// One call of a model.
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
@@ -70,6 +62,11 @@ pub struct ModelRequest {
     pub reasoning_summary: Option<String>,
     /// Upper bound of the answer; the model's own when absent.
     pub max_output_tokens: Option<u64>,
+    /// About how long the answer will be at most, where whoever asks knows. A wire that must name a bound names no more; the
+    /// others name none.
+    pub longest_answer: Option<u64>,
+    /// About how many tokens the request takes, where whoever asks knows better than by its size.
+    pub prompt_tokens: Option<u64>,
     /// How freely to choose words, where the model offers a choice.
     pub temperature: Option<f64>,
     /// Texts that end the answer, where the wire can say so.

@@ -44,10 +44,29 @@ pub struct Memories {
     changing: Mutex<()>,
 }
 
-/// The project that a directory is part of: the repository around it, or itself.
-fn project(cwd: &Path) -> &Path {
+/// The project that a directory is part of: the repository around it, whichever of its worktrees that is, or itself.
+fn project(cwd: &Path) -> PathBuf {
     let repository = cwd.ancestors().find(|dir| dir.join(".git").exists());
-    repository.unwrap_or(cwd)
+    let worktree = repository.unwrap_or(cwd);
+    repository_of(worktree).unwrap_or_else(|| worktree.to_owned())
+}
+
+/// The repository that a worktree belongs to, where git keeps the worktree's own data in the repository's. The repository
+/// must name the worktree, too: no folder can say of itself that it belongs to a repository.
+fn repository_of(worktree: &Path) -> Option<PathBuf> {
+    let dot_git = worktree.join(".git");
+    let text = std::fs::read_to_string(&dot_git).ok()?;
+    let git_dir = worktree.join(text.trim().strip_prefix("gitdir: ")?);
+    let named = std::fs::read_to_string(git_dir.join("gitdir")).ok()?;
+    if git_dir.join(named.trim()).canonicalize().ok()? != dot_git.canonicalize().ok()? {
+        return None;
+    }
+    let common = std::fs::read_to_string(git_dir.join("commondir")).ok()?;
+    let common = git_dir.join(common.trim()).canonicalize().ok()?;
+    match common.file_name()? == ".git" {
+        true => common.parent().map(Path::to_owned),
+        false => Some(common),
+    }
 }
 
 impl Memories {
@@ -149,5 +168,29 @@ mod tests {
         assert_eq!(memories.forget(&repository, 0).unwrap().unwrap().fact, "1");
         assert!(memories.forget(&repository, MOST).unwrap().is_none());
         assert!(memories.list(dir.path()).unwrap().is_empty(), "another project");
+    }
+
+    #[test]
+    fn facts_of_a_worktree_are_those_of_its_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (repository, worktree, stranger) = (root.join("repo"), root.join("tree"), root.join("stranger"));
+        let own = repository.join(".git/worktrees/tree");
+        for path in [&own, &worktree.join("src"), &stranger] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        std::fs::write(own.join("commondir"), "../..\n").unwrap();
+        std::fs::write(own.join("gitdir"), format!("{}\n", worktree.join(".git").display())).unwrap();
+        for tree in [&worktree, &stranger] {
+            std::fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        }
+        let memories = Memories::of_home(&root.join("home"));
+        memories.keep(&worktree.join("src"), memory("n", "kept")).unwrap();
+        assert_eq!(memories.list(&repository).unwrap().len(), 1);
+        assert_eq!(memories.list(&worktree).unwrap().len(), 1);
+        assert!(
+            memories.list(&stranger).unwrap().is_empty(),
+            "the repository does not know it"
+        );
     }
 }

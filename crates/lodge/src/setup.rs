@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) agents: BTreeMap<String, AgentEntry>,
     /// MCP servers.
     pub(crate) mcp: Mcp,
+    /// Whether agents may keep facts about projects.
+    pub(crate) memory: bool,
     /// The conversation at the terminal.
     pub(crate) terminal: TerminalSettings,
     /// What tokens cost, and since when.
@@ -254,6 +256,7 @@ pub(crate) fn host_with(
     };
     let host = Host::with_keeper(config_of_host, keeper)?;
     host.add_mcp_servers(config.mcp.servers());
+    host.keep_memories(config.memory);
     Ok(host)
 }
 

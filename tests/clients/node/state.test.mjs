@@ -121,7 +121,7 @@ test("how full the context is can be asked, and is told in each turn", async ({ 
   assert.deepEqual([contextInfo.promptTokenLimit, contextInfo.limit], [100_000, 110_000]);
   const { contextInfo: usual } = await chat.rpc.metadata.contextInfo({ promptTokenLimit: 0, outputTokenLimit: 0 });
   const [{ capabilities }] = (await chat.rpc.model.list()).list;
-  assert.equal(usual.promptTokenLimit, capabilities.limits.max_context_window_tokens, "0 is what the model takes");
+  assert.equal(usual.promptTokenLimit, capabilities.limits.max_prompt_tokens, "0 is what the model takes");
 });
 
 test("the tools of a session can be listed", async ({ start }) => {

@@ -148,7 +148,7 @@ impl Actor {
                     FileOperation::Create
                 };
                 std::fs::create_dir_all(&self.shared.dir)
-                    .and_then(|()| std::fs::write(&path, plan))
+                    .and_then(|()| lodge_files::replace(&path, plan.as_bytes()))
                     .map_err(failed)?;
                 operation
             }

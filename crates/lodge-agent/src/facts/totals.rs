@@ -23,6 +23,8 @@ pub struct Totals {
     pub last_input: u64,
     /// Tokens received by the last call.
     pub last_output: u64,
+    /// How many tokens the provider counts for one that is estimated, once it has counted.
+    pub correction: Option<f64>,
     /// Whether events say all of what was spent. They do not for sums that were kept beside the log by a build that
     /// recorded no usage; its snapshots lack this field.
     #[serde(default)]
@@ -39,6 +41,7 @@ impl Default for Totals {
             models: BTreeMap::new(),
             last_input: 0,
             last_output: 0,
+            correction: None,
             recorded: true,
         }
     }
@@ -66,7 +69,24 @@ pub struct ModelTotals {
     pub reasoning: u64,
 }
 
+/// Requests that are estimated at less say more of what a provider adds to each than of its tokens.
+const LEAST_ESTIMATE: u64 = 500;
+/// A provider that counts less than this of an estimated token counts something else, such as only what is not cached.
+const LEAST_CORRECTION: f64 = 0.6;
+const MOST_CORRECTION: f64 = 4.0;
+
 impl Totals {
+    /// Learns from one model call how far estimates are off.
+    pub(super) fn correct(&mut self, usage: &LodgeUsage) {
+        let estimated = usage.estimated_input_tokens.filter(|tokens| *tokens >= LEAST_ESTIMATE);
+        if let (Some(estimated), Some(counted)) = (estimated, usage.input_tokens) {
+            let correction = counted as f64 / estimated as f64;
+            if correction >= LEAST_CORRECTION {
+                self.correction = Some(correction.min(MOST_CORRECTION));
+            }
+        }
+    }
+
     /// Adds one model call.
     pub(super) fn add(&mut self, usage: &LodgeUsage) {
         self.api_ms += usage.duration.unwrap_or_default();

@@ -131,10 +131,15 @@ impl Step<'_> {
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Output {
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) permission_decision: Option<Decision>,
-    #[serde(deserialize_with = "lenient")]
-    pub(crate) permission_decision_reason: Option<String>,
+    /// Whether a call may run (`preToolUse`).
+    #[serde(skip)]
+    pub(crate) call: Ruling,
+    /// The answer to a permission request, before a person is asked (`permissionRequest`).
+    #[serde(skip)]
+    pub(crate) permission: Ruling,
+    /// Why the agent must not stop yet (`agentStop`).
+    #[serde(skip)]
+    blocks_stop: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) additional_context: Option<String>,
     #[serde(deserialize_with = "lenient")]
@@ -152,6 +157,51 @@ pub(crate) struct Output {
     /// The outer is whether it was said, the inner what is to be used instead.
     #[serde(deserialize_with = "lenient_map")]
     pub(crate) meta_to_use: Option<Option<Map<String, Value>>>,
+}
+
+/// What hooks decided, and the reason of the decision that counts. A later one counts only if it is stricter, so a denial
+/// stands.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Ruling {
+    decision: Option<Decision>,
+    reason: Option<String>,
+}
+
+impl Ruling {
+    fn take_in(&mut self, later: Self) {
+        if later.decision > self.decision {
+            *self = later;
+        }
+    }
+
+    /// Nothing when no hook decided.
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        self.decision
+    }
+
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref().filter(|reason| !reason.is_empty())
+    }
+}
+
+/// A hook's word on a tool call, by strictness. One that is not known decides nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Decision {
+    Allow = 0,
+    Deny = 2,
+    #[serde(other)]
+    Ask = 1,
+}
+
+/// Decisions in the forms in which hooks write them.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Forms {
+    #[serde(deserialize_with = "lenient")]
+    permission_decision: Option<Decision>,
+    #[serde(deserialize_with = "lenient")]
+    permission_decision_reason: Option<String>,
     #[serde(deserialize_with = "lenient")]
     decision: Option<WordOrPermission>,
     #[serde(deserialize_with = "lenient")]
@@ -160,27 +210,25 @@ pub(crate) struct Output {
     permission: Permission,
 }
 
-/// A hook's word on a tool call. One that is not known decides nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Decision {
-    Allow,
-    Deny,
-    #[serde(other)]
-    Ask,
-}
-
-/// An answer to a question before a person is asked.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Permission {
+struct Permission {
     #[serde(deserialize_with = "lenient")]
-    pub(crate) behavior: Option<Decision>,
+    behavior: Option<Decision>,
     #[serde(deserialize_with = "lenient")]
-    pub(crate) message: Option<String>,
+    message: Option<String>,
 }
 
-#[derive(Debug, PartialEq, Deserialize)]
+impl From<Permission> for Ruling {
+    fn from(permission: Permission) -> Self {
+        Self {
+            decision: permission.behavior,
+            reason: permission.message,
+        }
+    }
+}
+
+#[derive(Deserialize)]
 #[serde(untagged)]
 enum WordOrPermission {
     Word(String),
@@ -200,18 +248,31 @@ enum ModifiedResult {
 impl Output {
     /// What one hook gave back.
     pub(crate) fn read(given: Option<Value>) -> Self {
-        let object = given.filter(Value::is_object);
-        object
-            .and_then(|given| serde_json::from_value(given).ok())
-            .unwrap_or_default()
+        let Some(given) = given.filter(Value::is_object) else {
+            return Self::default();
+        };
+        let mut output = Self::deserialize(&given).unwrap_or_default();
+        let forms = Forms::deserialize(&given).unwrap_or_default();
+        output.call = Ruling {
+            decision: forms.permission_decision,
+            reason: forms.permission_decision_reason,
+        };
+        output.permission = forms.permission.into();
+        match forms.decision {
+            Some(WordOrPermission::Permission(permission)) => output.permission.take_in(permission.into()),
+            Some(WordOrPermission::Word(word)) if word == "block" => {
+                output.blocks_stop = forms.reason.filter(|why| !why.is_empty());
+            }
+            _ => {}
+        }
+        output
     }
 
-    /// Takes in what a later hook said: the last word wins, but a denial stays one, and contexts add up.
+    /// Takes in what a later hook said: the last word wins, except that decisions only get stricter, and contexts add up.
     pub(crate) fn merge(&mut self, later: Self) {
-        if self.permission_decision != Some(Decision::Deny) {
-            replace(&mut self.permission_decision, later.permission_decision);
-            replace(&mut self.permission_decision_reason, later.permission_decision_reason);
-        }
+        self.call.take_in(later.call);
+        self.permission.take_in(later.permission);
+        replace(&mut self.blocks_stop, later.blocks_stop);
         self.additional_context = match (self.additional_context.take(), later.additional_context) {
             (Some(before), Some(more)) => Some(format!("{before}\n\n{more}")),
             (before, more) => more.or(before),
@@ -223,28 +284,11 @@ impl Output {
         replace(&mut self.modified_result, later.modified_result);
         replace(&mut self.suppress_output, later.suppress_output);
         replace(&mut self.meta_to_use, later.meta_to_use);
-        replace(&mut self.decision, later.decision);
-        replace(&mut self.reason, later.reason);
-        replace(&mut self.permission.behavior, later.permission.behavior);
-        replace(&mut self.permission.message, later.permission.message);
     }
 
     /// Why the agent must not stop yet.
     pub(crate) fn blocks_stop(&self) -> Option<&str> {
-        match &self.decision {
-            Some(WordOrPermission::Word(word)) if word == "block" => {
-                self.reason.as_deref().filter(|why| !why.is_empty())
-            }
-            _ => None,
-        }
-    }
-
-    /// The answer to a question, which may stand by itself or in `decision`.
-    pub(crate) fn permission(&self) -> &Permission {
-        match &self.decision {
-            Some(WordOrPermission::Permission(permission)) => permission,
-            _ => &self.permission,
-        }
+        self.blocks_stop.as_deref()
     }
 
     /// What the model is to read instead of a tool's result.
@@ -298,6 +342,7 @@ mod tests {
     fn outputs_are_merged_and_a_denial_stays() {
         let deny = json!({"permissionDecision": "deny", "permissionDecisionReason": "no"});
         let allow = json!({"permissionDecision": "allow", "permissionDecisionReason": "yes"});
+        let perhaps = json!({"permissionDecision": "perhaps"});
         let context = |text: &str| json!({"additionalContext": text});
         for (outputs, expected) in [
             (
@@ -305,16 +350,14 @@ mod tests {
                     json!({"modifiedPrompt": "a"}),
                     json!({"modifiedPrompt": "b", "reason": "c"}),
                 ],
-                json!({"modifiedPrompt": "b", "reason": "c"}),
+                json!({"modifiedPrompt": "b"}),
             ),
             (vec![context("one"), context("two")], context("one\n\ntwo")),
             (vec![deny.clone(), allow.clone()], deny.clone()),
             (vec![allow.clone(), deny.clone()], deny),
-            // A word that nobody knows is no permission.
-            (
-                vec![allow.clone(), json!({"permissionDecision": "perhaps"})],
-                json!({"permissionDecision": "ask", "permissionDecisionReason": "yes"}),
-            ),
+            // A word that nobody knows is no permission, whichever comes first.
+            (vec![allow.clone(), perhaps.clone()], perhaps.clone()),
+            (vec![perhaps.clone(), allow.clone()], perhaps),
             (
                 vec![
                     allow.clone(),
@@ -325,6 +368,44 @@ mod tests {
             (vec![json!("text"), json!(null)], json!({})),
         ] {
             assert_eq!(merged(outputs.clone()), Output::read(Some(expected)), "{outputs:?}");
+        }
+    }
+
+    #[test]
+    fn a_denial_stands_in_every_form_and_order() {
+        let behavior = |word: &str| json!({"behavior": word, "message": word});
+        let decision = |word: &str| json!({"decision": behavior(word)});
+        let both = |top: &str, inner: &str| json!({"behavior": top, "message": top, "decision": behavior(inner)});
+        for outputs in [
+            vec![behavior("deny"), behavior("allow")],
+            vec![behavior("allow"), behavior("deny")],
+            vec![behavior("deny"), decision("allow")],
+            vec![decision("deny"), behavior("allow")],
+            vec![decision("deny"), decision("allow"), decision("ask")],
+            vec![decision("allow"), decision("deny")],
+            vec![both("deny", "allow")],
+            vec![both("allow", "deny")],
+            vec![both("deny", "allow"), both("allow", "allow")],
+            vec![behavior("deny"), json!({"decision": "approve"})],
+            vec![
+                behavior("deny"),
+                json!({"permissionDecision": "allow", "behavior": null}),
+            ],
+        ] {
+            let answer = merged(outputs.clone()).permission;
+            assert_eq!(
+                (answer.decision(), answer.reason()),
+                (Some(Decision::Deny), Some("deny")),
+                "{outputs:?}"
+            );
+        }
+        let block = json!({"decision": "block", "reason": "more"});
+        for later in [json!({"decision": "approve"}), decision("allow"), json!({})] {
+            assert_eq!(
+                merged(vec![block.clone(), later.clone()]).blocks_stop(),
+                Some("more"),
+                "{later}"
+            );
         }
     }
 
@@ -343,11 +424,10 @@ mod tests {
                 json!({"decision": "block", "behavior": "allow"}),
                 (Some(Decision::Allow), None),
             ),
-            (json!({"decision": {"behavior": 1}, "behavior": "allow"}), (None, None)),
+            (json!({"decision": {"behavior": 1}}), (None, None)),
         ] {
-            let output = Output::read(Some(given.clone()));
-            let answer = output.permission();
-            assert_eq!((answer.behavior, answer.message.as_deref()), expected, "{given}");
+            let answer = Output::read(Some(given.clone())).permission;
+            assert_eq!((answer.decision(), answer.reason()), expected, "{given}");
         }
         for (given, expected) in [
             (json!({"modifiedResult": "text"}), Some("text")),

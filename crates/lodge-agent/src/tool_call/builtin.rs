@@ -116,10 +116,10 @@ impl Call<'_> {
     pub(crate) fn cx(&self) -> ToolCx {
         let shared = self.turn.shared.clone();
         let call_id: Arc<str> = self.id.into();
-        let (cwd, max_output_bytes, number_lines) = {
+        let number_lines = wants_line_numbers(&self.turn.model().info().id);
+        let (cwd, max_output_bytes) = {
             let settings = shared.settings.lock();
-            let number_lines = wants_line_numbers(&settings.model.info().id);
-            (settings.cwd.clone(), settings.max_tool_output, number_lines)
+            (settings.cwd.clone(), settings.max_tool_output)
         };
         let out = {
             let (shared, call_id) = (shared.clone(), call_id.clone());

@@ -55,10 +55,8 @@ impl Turn {
             )
         });
         let (names, ids): (Vec<String>, Vec<String>) = running.into_iter().unzip();
-        let (model, effort) = {
-            let settings = self.shared.settings.lock();
-            (settings.model.info().id.clone(), settings.reasoning_effort.clone())
-        };
+        let model = self.model().info().id.clone();
+        let effort = self.shared.settings.lock().reasoning_effort.clone();
         let activity = self.activity.lock();
         let calling = activity.what == InterruptedActivity::ModelCall;
         let to_first = activity

@@ -27,7 +27,6 @@ impl Turn {
     /// Builds the system prompt and records it when it differs from the last one.
     pub(crate) async fn prepare_system(&mut self) -> Result<(), Stop> {
         let shared = self.shared.clone();
-        let definition = shared.definition();
         let (text, mode, preloaded) = self.system_prompt().await;
         if shared
             .recorder
@@ -42,18 +41,22 @@ impl Turn {
                 shared.recorder.record(skill)?;
             }
         }
-        let wanted = definition
-            .filter(|_| shared.sub.is_none())
-            .and_then(|agent| agent.model.clone());
-        if let Some(name) = wanted {
-            let found = shared.find_model(&name).await;
-            self.model = found
-                .inspect_err(|error| tracing::info!(%error, "the agent uses the session's model"))
-                .ok();
-        }
+        self.find_own_model().await;
         self.system = text.into();
         self.mode = mode;
         Ok(())
+    }
+
+    /// Looks for the model that the chosen agent wants, where it wants one of its own.
+    pub(crate) async fn find_own_model(&mut self) {
+        let definition = self.shared.definition().filter(|_| self.shared.sub.is_none());
+        let Some(name) = definition.and_then(|agent| agent.model.clone()) else {
+            return;
+        };
+        let found = self.shared.find_model(&name).await;
+        self.own_model = found
+            .inspect_err(|error| tracing::info!(%error, "the agent uses the session's model"))
+            .ok();
     }
 
     /// The system prompt as it is now, the mode that it speaks of, and the skills that stand in it.

@@ -8,9 +8,17 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
 };
 
-use lodge_events::Event;
+use lodge_events::{AbortReason, Event, Payload};
+use lodge_host::{
+    Approval, Capabilities, ClientSpec, Clock, Home, HomeOptions, Host, HostConfig, NewSession, NoCalls, Notice,
+    Prompt, Session, Subscription,
+};
+use lodge_models::{Catalogue, ModelsConfig};
+use serde_json::json;
 
 use super::Generation::{self, BeforeConnect, Current};
 
@@ -95,14 +103,152 @@ fn reader(language: &str, version: &str) -> Option<Command> {
 
 #[test]
 fn parsers_of_every_age_read_every_event_that_they_are_sent() {
+    let events = examples::examples().into_iter();
+    let events: Vec<Event> = events.map(|payload| Event::new(None, None, payload)).collect();
+    all_parsers_read(&events);
+}
+
+/// A session's events, as far as they were told.
+struct Told {
+    session: Session,
+    events: Subscription,
+    seen: Vec<Event>,
+}
+
+impl Told {
+    async fn of(host: &Host, approval: Approval, cwd: &Path) -> Self {
+        let new = NewSession {
+            approval,
+            streaming: true,
+            cwd: Some(cwd.to_owned()),
+            ..NewSession::default()
+        };
+        let session = host.create(new).await.unwrap();
+        Self {
+            events: session.subscribe(usize::MAX),
+            session,
+            seen: Vec::new(),
+        }
+    }
+
+    async fn until(&mut self, is_it: impl Fn(&Payload) -> bool) {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(30), self.events.next()).await;
+            match next.expect("nothing more came for long") {
+                Some(Notice::Event(event)) => {
+                    let last = is_it(event.payload());
+                    self.seen.push(event);
+                    if last {
+                        return;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn send(&mut self, prompt: Prompt) {
+        self.session.send(prompt).await.unwrap();
+    }
+
+    async fn turn(&mut self, prompt: Prompt) {
+        self.send(prompt).await;
+        self.until(|payload| matches!(payload, Payload::SessionIdle(_))).await;
+    }
+}
+
+fn said(text: &str) -> Prompt {
+    Prompt {
+        text: text.to_owned(),
+        ..Prompt::default()
+    }
+}
+
+/// The examples have every field; a session tells events as they come about.
+#[tokio::test]
+async fn parsers_of_every_age_read_what_whole_sessions_send() {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let host = Host::new(HostConfig {
+        home: Home::open(dir.path().join("home"), HomeOptions::default()).unwrap(),
+        models: Catalogue::from(ModelsConfig::default(), |_| None).unwrap(),
+        sandbox: None,
+        idle_after: Duration::from_secs(300),
+        version: "test".into(),
+        clock: Clock::default(),
+    })
+    .unwrap();
+    let mut free = Told::of(&host, Approval::ApproveAll, &work).await;
+    let file = work.join("a.txt");
+    let (create, view) = (json!({"path": file, "file_text": "one\ntwo\n"}), json!({"path": file}));
+    let edit = json!({"path": file, "old_str": "two", "new_str": "three"});
+    let task = json!({"agent_type": "general-purpose", "name": "n", "description": "Looks", "prompt": "say found"});
+    for prompt in [
+        "think about doors then say They open.".to_owned(),
+        format!("call create {create} then call view {view} then call edit {edit} then say done"),
+        r#"call bash {"command":"echo one; exit 3","description":"Fails"} then say done"#.to_owned(),
+        "call an unknown tool".to_owned(),
+        "malformed arguments".to_owned(),
+        format!("call task {task} then say done"),
+        "fail with server error 1 time then say ok".to_owned(),
+        "fail with context too long 1 time then say fits".to_owned(),
+        "fail with quota".to_owned(),
+    ] {
+        free.turn(said(&prompt)).await;
+    }
+    for command in ["echo typed", "exit 4"] {
+        let prompt = Prompt {
+            command: Some(command.to_owned()),
+            ..said(command)
+        };
+        free.turn(prompt).await;
+    }
+    free.session.compact(Some("Keep the doors.".into())).await.unwrap();
+    free.send(said("slowly 50 ms, stream 2000 chunks")).await;
+    free.until(|payload| matches!(payload, Payload::AssistantMessageDelta(_)))
+        .await;
+    free.session.abort(AbortReason::UserInitiated).await.unwrap();
+    free.until(|payload| matches!(payload, Payload::SessionIdle(_))).await;
+
+    let mut asking = Told::of(&host, Approval::Ask, &work).await;
+    let client = ClientSpec {
+        name: "test".into(),
+        can: Capabilities {
+            permissions: true,
+            ..Capabilities::default()
+        },
+        tools: Vec::new(),
+        commands: Vec::new(),
+        calls: Arc::new(NoCalls),
+    };
+    let _client = asking.session.attach_client(client).await.unwrap();
+    asking.send(said(&format!("call create {create} then say done"))).await;
+    asking
+        .until(|payload| matches!(payload, Payload::PermissionRequested(_)))
+        .await;
+    asking.session.abort(AbortReason::UserInitiated).await.unwrap();
+    asking.until(|payload| matches!(payload, Payload::SessionIdle(_))).await;
+
+    let mut events = Vec::new();
+    for mut told in [free, asking] {
+        let id = told.session.id().to_owned();
+        host.close(&id).await;
+        told.until(|payload| matches!(payload, Payload::SessionShutdown(_)))
+            .await;
+        events.append(&mut told.seen);
+    }
+    let mut kinds: Vec<&str> = events.iter().map(Event::kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert!(kinds.len() > 30, "{kinds:?}");
+    all_parsers_read(&events);
+}
+
+fn all_parsers_read(events: &[Event]) {
     let required = ["CI", "LODGE_REQUIRE_CLIENTS"]
         .iter()
         .any(|name| std::env::var_os(name).is_some());
-    let events: Vec<Event> = examples::examples()
-        .into_iter()
-        .map(|payload| Event::new(None, None, payload))
-        .filter(|event| !event.is_beside())
-        .collect();
     let mut refused = String::new();
     let mut checked = Vec::new();
     for (language, version, generation) in RELEASES {
@@ -119,6 +265,7 @@ fn parsers_of_every_age_read_every_event_that_they_are_sent() {
         let lost = |event: &&Event| !LOST.iter().any(|(of, kind, _)| *of == version && *kind == event.kind());
         let lines: Vec<u8> = events
             .iter()
+            .filter(|event| !event.is_beside())
             .filter(lost)
             .flat_map(|event| [generation.json(event), "\n".into()].concat())
             .collect();

@@ -59,8 +59,6 @@ async fn model_list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcErro
 
 /// A model, in the clients' form.
 pub(crate) fn model_json(info: &ModelInfo) -> Value {
-    let room = info.context_window.saturating_sub(info.max_output_tokens);
-    let max_prompt = info.max_prompt_tokens.unwrap_or(room);
     let mut json = json!({
         "id": info.id,
         "name": info.name,
@@ -68,7 +66,7 @@ pub(crate) fn model_json(info: &ModelInfo) -> Value {
             "supports": {"vision": info.vision, "reasoningEffort": !info.reasoning_efforts.is_empty()},
             "limits": {
                 "max_context_window_tokens": info.context_window,
-                "max_prompt_tokens": max_prompt,
+                "max_prompt_tokens": info.prompt_limit(),
                 "max_output_tokens": info.max_output_tokens,
             },
         },

@@ -8,6 +8,7 @@ mod docs;
 mod frames;
 mod many;
 mod models;
+mod plugins;
 mod roles;
 mod sessions;
 mod state;

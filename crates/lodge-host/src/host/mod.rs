@@ -6,7 +6,10 @@ mod opening;
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -94,6 +97,8 @@ pub(crate) struct Inner {
     automations: Arc<Automations>,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) memories: Arc<Memories>,
+    /// Whether agents of new sessions keep facts about projects, unless somebody says otherwise of a session.
+    pub(crate) keeps_memories: AtomicBool,
     pub(crate) schedules: Arc<SessionSchedules>,
     pub(crate) unused: Arc<UnusedSessions>,
     /// Ends what the host does by itself.
@@ -142,6 +147,7 @@ impl Host {
             )),
             plugins: Arc::new(Plugins::new(&home, &registers)),
             memories: Arc::new(Memories::of_home(&home)),
+            keeps_memories: AtomicBool::new(false),
             unused: Arc::new(UnusedSessions::new(&registers, clock.clone())),
             schedules: Arc::new(SessionSchedules::new(host.clone(), &registers, clock, stop.clone())),
             marks: SessionMarks::new(&registers),
@@ -296,6 +302,11 @@ impl Host {
     /// MCP servers that all sessions get beside those of files.
     pub fn add_mcp_servers(&self, servers: Vec<Configured>) {
         self.0.mcp_servers.lock().extend(servers);
+    }
+
+    /// Whether agents may keep facts about projects, in sessions of which nobody says otherwise.
+    pub fn keep_memories(&self, keep: bool) {
+        self.0.keeps_memories.store(keep, Ordering::Relaxed);
     }
 
     /// A session that is in memory.

@@ -126,6 +126,17 @@ async fn a_compaction_says_what_the_next_call_holds_and_what_it_used() {
 }
 
 #[tokio::test]
+async fn the_person_can_let_the_agents_of_all_sessions_keep_facts() {
+    let house = house();
+    for keep in [false, true] {
+        house.host.keep_memories(keep);
+        let mut probe = house.session().await;
+        let told = probe.turn("describe the request").await;
+        assert_eq!(told.contains("store_memory"), keep, "{told}");
+    }
+}
+
+#[tokio::test]
 async fn hooks_hear_once_that_a_compaction_begins() {
     let house = house();
     let folder = house.dir.path().join("home/hooks");
@@ -436,6 +447,16 @@ async fn a_call_that_is_cancelled_while_somebody_is_asked_says_what_it_was() {
         .unwrap();
     assert_eq!(start.arguments, Some(arguments));
     assert_eq!(start.model.as_deref(), Some(Rehearsal::ID));
+    let find = |event: &Event| event.get::<ToolExecutionComplete>().cloned();
+    let done = probe.seen.iter().find_map(find).unwrap();
+    assert_eq!(done.model.as_deref(), Some(Rehearsal::ID));
+    let message = probe.seen.iter().find_map(|event| event.get::<AssistantMessage>());
+    let message = message.unwrap();
+    assert!(done.interaction_id.is_some() && done.turn_id.is_some());
+    assert_eq!(
+        (&done.interaction_id, &done.turn_id, &start.turn_id),
+        (&message.interaction_id, &message.turn_id, &message.turn_id)
+    );
     assert_eq!(turn_ends(&probe.seen), (1, 1));
     assert!(!path.exists());
 }

@@ -182,6 +182,26 @@ async fn what_a_file_denies_no_client_allows() {
     assert_eq!(probe.results(), ["denied: Denied by preToolUse hook: never"]);
 }
 
+/// The person's own hooks run first; what other hooks say after them lifts no denial.
+#[tokio::test]
+async fn a_later_hook_cannot_lift_the_denial_of_a_permission_request() {
+    let house = house();
+    write(
+        &house.dir.path().join("home/hooks"),
+        json!({"permissionRequest": [
+            {"bash": "cat > /dev/null; echo never >&2; exit 2"},
+            {"bash": "cat > /dev/null; echo '{\"behavior\": \"allow\"}'"},
+        ]}),
+    );
+    let mut probe = house.session().await;
+    probe
+        .turn(r#"call bash {"command":"echo made it > made.txt"} then say done"#)
+        .await;
+    assert_eq!(invoked(&probe), vec![("permissionRequest".to_owned(), true); 2]);
+    assert!(probe.results()[0].contains("never"), "{:?}", probe.results());
+    assert!(!house.cwd().join("made.txt").exists());
+}
+
 /// Plugins of other agents are asked before a person is.
 #[tokio::test]
 async fn hooks_answer_questions_for_permission_before_a_person_is_asked() {

@@ -7,6 +7,7 @@ mod asking;
 mod broken_off;
 mod changes;
 mod commands;
+mod compaction;
 mod contract;
 mod hooks;
 mod import;

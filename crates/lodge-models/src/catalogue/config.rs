@@ -75,6 +75,8 @@ pub struct ModelEntry {
     pub name: Option<String>,
     /// Tokens the whole context may hold.
     pub context_window: Option<u64>,
+    /// Tokens a request may hold, where that is less than the context has room for.
+    pub max_prompt_tokens: Option<u64>,
     /// Tokens one answer may hold.
     pub max_output_tokens: Option<u64>,
     /// Whether it takes images.

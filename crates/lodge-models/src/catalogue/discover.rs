@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::known;
@@ -33,28 +33,62 @@ struct List {
 }
 
 /// A model entry in the formats of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp. What has several spellings
-/// may come in more than one of them.
-#[derive(Deserialize)]
+/// may come in more than one of them. A field of another type says nothing, and takes nothing else away.
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Entry {
+    #[serde(deserialize_with = "lenient")]
     id: Option<String>,
+    #[serde(deserialize_with = "lenient")]
     model: Option<String>,
+    #[serde(deserialize_with = "lenient")]
     display_name: Option<String>,
+    #[serde(deserialize_with = "lenient")]
     name: Option<String>,
+    #[serde(deserialize_with = "count")]
     context_length: Option<u64>,
+    #[serde(deserialize_with = "count")]
     max_model_len: Option<u64>,
-    /// Read apart: others write something else under this name.
-    capabilities: Option<Value>,
+    #[serde(deserialize_with = "count")]
+    max_input_tokens: Option<u64>,
+    /// Some write a list under this name.
+    #[serde(deserialize_with = "object")]
+    capabilities: Option<Capabilities>,
+    #[serde(deserialize_with = "lenient")]
     supported_endpoints: Option<Vec<String>>,
+    #[serde(deserialize_with = "object")]
     meta: Option<Meta>,
+    #[serde(deserialize_with = "lenient")]
     owned_by: Option<String>,
 }
 
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).ok())
+}
+
+fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let object = Some(Value::deserialize(from)?).filter(Value::is_object);
+    Ok(object.and_then(|object| serde_json::from_value(object).ok()))
+}
+
+/// A count above zero. Some write it as text.
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let count = match Value::deserialize(from)? {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_u64(),
+    };
+    Ok(count.filter(|count| *count > 0))
+}
+
 /// What llama.cpp's server says of a model.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Meta {
     /// The context that the server gives a conversation; older releases do not say it here.
+    #[serde(deserialize_with = "count")]
     n_ctx: Option<u64>,
     /// The context that the model was trained with, at most as much as it gets.
+    #[serde(deserialize_with = "count")]
     n_ctx_train: Option<u64>,
 }
 
@@ -81,21 +115,29 @@ struct Modalities {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Capabilities {
+    #[serde(deserialize_with = "lenient")]
     r#type: Option<String>,
-    limits: Limits,
-    supports: Supports,
+    #[serde(deserialize_with = "object")]
+    limits: Option<Limits>,
+    #[serde(deserialize_with = "object")]
+    supports: Option<Supports>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Limits {
+    #[serde(deserialize_with = "count")]
     max_context_window_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
+    max_prompt_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     max_output_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Supports {
+    #[serde(deserialize_with = "lenient")]
     vision: Option<bool>,
     reasoning_effort: Option<Value>,
 }
@@ -111,7 +153,9 @@ pub(super) async fn list_models(
     };
     let mut target = endpoint.target("list");
     let list: List = get(endpoint, transport, url, &mut target, "the list of models").await?;
-    let Some(list) = list.data.or(list.models) else {
+    // Some fill one of the two and leave the other empty.
+    let filled = list.data.filter(|data| !data.is_empty() || list.models.is_none());
+    let Some(list) = filled.or(list.models) else {
         return Err(target.broken("the list of models has neither `data` nor `models`"));
     };
     let count = list.len();
@@ -173,8 +217,9 @@ async fn properties(endpoint: &Endpoint, transport: &dyn Transport) -> Propertie
 
 fn found(id: String, entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
     let asked = entry.lacks_context();
-    let capabilities = entry.capabilities.and_then(|said| serde_json::from_value(said).ok());
-    let capabilities: Capabilities = capabilities.unwrap_or_default();
+    let capabilities = entry.capabilities.unwrap_or_default();
+    let limits = capabilities.limits.unwrap_or_default();
+    let supports = capabilities.supports.unwrap_or_default();
     if capabilities.r#type.is_some_and(|kind| kind != "chat") {
         return None;
     }
@@ -186,22 +231,21 @@ fn found(id: String, entry: Entry, properties: &Properties, endpoint: &Endpoint,
         .or_else(|| meta.and_then(|meta| meta.n_ctx_train));
     let mut info = known::info(&format!("{prefix}{id}"), &id, &endpoint.provider);
     info.name = entry.name.or(entry.display_name).unwrap_or(info.name);
-    info.context_window = capabilities
-        .limits
+    let prompt = limits.max_prompt_tokens.or(entry.max_input_tokens);
+    info.context_window = limits
         .max_context_window_tokens
         .or(entry.context_length)
         .or(entry.max_model_len)
         .or(context)
-        .filter(|window| *window > 0)
-        .unwrap_or(info.context_window);
-    info.max_output_tokens = capabilities
-        .limits
+        .unwrap_or(info.context_window.max(prompt.unwrap_or_default()));
+    info.max_prompt_tokens = prompt.or(info.max_prompt_tokens);
+    info.max_output_tokens = limits
         .max_output_tokens
         // What is only assumed of an answer never takes all of a small context.
         .unwrap_or(info.max_output_tokens.min((info.context_window / 2).max(1)));
     let sees = properties.modalities.vision.filter(|_| asked);
-    info.vision = capabilities.supports.vision.or(sees).unwrap_or(info.vision);
-    if let Some(Value::Array(efforts)) = capabilities.supports.reasoning_effort {
+    info.vision = supports.vision.or(sees).unwrap_or(info.vision);
+    if let Some(Value::Array(efforts)) = supports.reasoning_effort {
         info.reasoning_efforts = efforts
             .iter()
             .filter_map(|effort| effort.as_str().map(str::to_owned))

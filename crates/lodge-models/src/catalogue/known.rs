@@ -5,6 +5,9 @@ use crate::ModelInfo;
 const EFFORTS: &[&str] = &["low", "medium", "high"];
 const NO_EFFORTS: &[&str] = &[];
 
+/// What models take as a prompt, by a prefix of their names, where that is less than their window has room for.
+const PROMPTS: [(&str, u64); 1] = [("gpt-5", 272_000)];
+
 /// Prefix of the name, context window, longest answer, images, efforts. The first that fits counts.
 const KNOWN: [(&str, u64, u64, bool, &[&str]); 26] = [
     ("gpt-5", 400_000, 128_000, true, EFFORTS),
@@ -61,7 +64,9 @@ pub(super) fn info(id: &str, name: &str, provider: &str) -> ModelInfo {
         name: name.to_owned(),
         provider: provider.to_owned(),
         context_window: window,
-        max_prompt_tokens: None,
+        max_prompt_tokens: (PROMPTS.iter())
+            .find(|(prefix, _)| last.starts_with(prefix))
+            .map(|(_, most)| *most),
         max_output_tokens: output,
         vision: vision || last.contains("-vl") || last.contains("vision"),
         reasoning_efforts: efforts.iter().map(|effort| (*effort).to_owned()).collect(),

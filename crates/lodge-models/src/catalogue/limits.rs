@@ -52,6 +52,7 @@ impl Model for Unmeasured {
         };
         self.measured.get_or_init(|| ModelInfo {
             context_window: found.info.context_window,
+            max_prompt_tokens: found.info.max_prompt_tokens,
             max_output_tokens: found.info.max_output_tokens,
             vision: found.info.vision || self.model.info().vision,
             ..self.model.info().clone()

@@ -185,6 +185,9 @@ impl Catalogue {
         let mut info = known::info(&entry.id, &wire_model, &entry.provider);
         info.name.clone_from(&entry.id);
         let measured = entry.context_window.is_some() || known::is_known(&wire_model);
+        // Whoever knows a model's window better than its name tells knows its other limits better, too.
+        let known = info.max_prompt_tokens.filter(|_| entry.context_window.is_none());
+        info.max_prompt_tokens = entry.max_prompt_tokens.or(known);
         info.context_window = entry.context_window.unwrap_or(info.context_window);
         info.max_output_tokens = entry.max_output_tokens.unwrap_or(info.max_output_tokens);
         info.vision = entry.vision.unwrap_or(info.vision);
@@ -507,7 +510,7 @@ impl Catalogue {
         };
         let mut info = known::info(model.unwrap_or(known_as), known_as, name);
         info.max_output_tokens = provider.max_output_tokens.unwrap_or(info.max_output_tokens);
-        info.max_prompt_tokens = provider.max_prompt_tokens;
+        info.max_prompt_tokens = provider.max_prompt_tokens.or(info.max_prompt_tokens);
         if let Some(prompt) = provider.max_prompt_tokens {
             info.context_window = prompt.saturating_add(info.max_output_tokens);
         }

@@ -9,8 +9,6 @@ pub(super) struct Conversation<'a> {
     pub(super) words: String,
     /// How many answers were given since these words.
     pub(super) step: usize,
-    /// Bytes of everything that was sent, for the estimate of tokens.
-    pub(super) bytes: usize,
     /// Tells this call from other calls; the same for the same request.
     pub(super) seed: u64,
 }
@@ -41,7 +39,6 @@ impl<'a> Conversation<'a> {
             request,
             words,
             step,
-            bytes,
             seed,
         }
     }

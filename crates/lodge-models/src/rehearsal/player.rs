@@ -37,7 +37,7 @@ pub(super) struct Player {
     attempt: u64,
     seed: u64,
     step: usize,
-    input_bytes: usize,
+    input_tokens: u64,
     description: String,
     pace: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -80,7 +80,7 @@ impl Player {
             attempt: u64::from(conversation.request.attempt),
             seed: conversation.seed,
             step: conversation.step,
-            input_bytes: conversation.bytes,
+            input_tokens: conversation.request.estimated_tokens(),
             description: if describes {
                 texts::description(conversation)
             } else {
@@ -244,7 +244,7 @@ impl Player {
             .sum();
         let output = self.text.len() + self.reasoning.len() + arguments;
         let usage = self.usage.take().unwrap_or_else(|| Usage {
-            input_tokens: Some(tokens(self.input_bytes)),
+            input_tokens: Some(self.input_tokens),
             output_tokens: Some(tokens(output)),
             reasoning_tokens: (!self.reasoning.is_empty()).then(|| tokens(self.reasoning.len())),
             ..Usage::default()

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use crate::{AssistantMessage, Chunk, Completion, Message, ModelRequest, Quota, ToolCall, Usage};
+use serde_json::value::RawValue;
+
+use crate::{AssistantMessage, Chunk, Completion, CopilotUsage, Message, ModelRequest, Quota, ToolCall, Usage};
 
 /// Reads one wire's answer into an [`Assembly`].
 pub(super) trait Decoder: Send {
@@ -52,6 +54,7 @@ pub(super) struct Assembly {
     pub(super) phase: Option<String>,
     pub(super) citations: Option<serde_json::Value>,
     pub(super) usage: Usage,
+    copilot: Option<CopilotUsage>,
     pub(super) finish_reason: Option<String>,
     pub(super) api_call_id: Option<String>,
     pub(super) provider_call_id: Option<String>,
@@ -166,8 +169,20 @@ impl Assembly {
         }
     }
 
+    /// What the Copilot API, or a gateway before it, says that the call cost. Of another form, it is not read.
+    pub(super) fn take_copilot_usage(&mut self, raw: Option<&RawValue>) {
+        if let Some(Ok(copilot)) = raw.map(|raw| serde_json::from_str(raw.get())) {
+            self.copilot = Some(copilot);
+        }
+    }
+
     /// The whole answer.
     pub(super) fn complete(&mut self) -> Completion {
+        let mut usage = std::mem::take(&mut self.usage);
+        if let Some(copilot) = self.copilot.take() {
+            usage.cost = Some(copilot.total_nano_aiu / 1e9);
+            usage.copilot = Some(copilot);
+        }
         let calls = std::mem::take(&mut self.calls).into_iter();
         Completion {
             message: AssistantMessage {
@@ -186,7 +201,7 @@ impl Assembly {
                 phase: self.phase.take(),
             },
             citations: self.citations.take(),
-            usage: std::mem::take(&mut self.usage),
+            usage,
             finish_reason: self.finish_reason.take(),
             api_call_id: self.api_call_id.take(),
             provider_call_id: self.provider_call_id.take(),

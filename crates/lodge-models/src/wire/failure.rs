@@ -190,8 +190,9 @@ const QUOTA_WORDS: [&str; 7] = [
     "insufficient balance",
 ];
 
-const CONTEXT_WORDS: [&str; 10] = [
+const CONTEXT_WORDS: [&str; 11] = [
     "context length",
+    "context limit",
     "context window",
     "maximum context",
     "context size",
@@ -329,6 +330,11 @@ mod tests {
             (
                 Some(400),
                 r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 2 > 1"}}"#,
+                ContextLimit,
+            ),
+            (
+                Some(400),
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 143653 + 64000 > 200000, decrease input length or `max_tokens` and try again"}}"#,
                 ContextLimit,
             ),
             (

@@ -281,6 +281,45 @@ async fn providers_are_asked_for_their_models() {
     );
 }
 
+#[tokio::test]
+async fn what_a_provider_takes_as_a_prompt_is_kept_to() {
+    let copilot = json!({"limits": {
+        "max_context_window_tokens": 400_000, "max_prompt_tokens": 128_000, "max_output_tokens": 64_000,
+    }});
+    // (what the list says, window, most of a prompt)
+    for (entry, window, prompt) in [
+        (json!({"id": "m", "capabilities": copilot}), 400_000, 128_000),
+        (
+            json!({"id": "claude-sonnet-4-5", "max_input_tokens": 180_000}),
+            200_000,
+            175_000,
+        ),
+        (
+            json!({"id": "claude-next", "max_input_tokens": 1_000_000}),
+            1_000_000,
+            936_000,
+        ),
+        (
+            json!({"id": "m", "context_length": "50000", "max_input_tokens": 40_000}),
+            50_000,
+            40_000,
+        ),
+        (json!({"id": "gpt-5"}), 400_000, 272_000),
+        (json!({"id": "gpt-4o"}), 128_000, 112_000),
+    ] {
+        let server = ModelServer::start();
+        server.set_models(json!({"data": [entry]}));
+        let url = server.openai_url();
+        let catalogue = catalogue("", &[("LODGE_PROVIDER_BASE_URL", &url)]).unwrap();
+        let found = catalogue.discover().await.remove(0).models.unwrap().remove(0);
+        assert_eq!(
+            (found.context_window, found.prompt_limit()),
+            (window, prompt),
+            "{entry}"
+        );
+    }
+}
+
 /// The list that llama.cpp's server gives: OpenAI's and Ollama's at once, with the context in `meta`.
 fn llama_list(meta: serde_json::Value) -> serde_json::Value {
     json!({
@@ -318,6 +357,15 @@ async fn a_list_without_sense_is_an_error_and_one_odd_entry_is_not() {
     let cases = [
         (json!({"data": [{"id": "a"}, {"name": 7}, null]}), Ok(1)),
         (json!({"data": []}), Ok(0)),
+        (json!({"data": [], "models": []}), Ok(0)),
+        (
+            json!({"data": [], "models": [{"model": "a", "capabilities": ["completion"]}]}),
+            Ok(1),
+        ),
+        (
+            json!({"data": [{"id": "a", "context_length": "8", "name": {}, "supported_endpoints": 1}]}),
+            Ok(1),
+        ),
         (
             json!({"data": [{"id": "a", "model": "a", "name": "A", "display_name": "A", "context_length": 8, "max_model_len": 8}]}),
             Ok(1),

@@ -105,6 +105,43 @@ async fn a_plain_question_is_a_plain_request() {
     insta::assert_json_snapshot!("plain", bodies);
 }
 
+/// The Messages API adds the bound of an answer to its prompt, and refuses what is more than the window.
+#[tokio::test]
+async fn an_answer_is_given_the_room_that_the_prompt_leaves() {
+    let server = ModelServer::start();
+    let window = 200_000;
+    server.set_window(window, 4);
+    let catalogue = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
+    let provider = provider(Wire::Anthropic, &server);
+    let model = catalogue
+        .resolve_with_provider(&provider, Some("claude-sonnet-4-5"), None)
+        .unwrap();
+    // (tokens of the prompt, what whoever asks knows of them, least and most of the answer)
+    for (prompt, known, least, most) in [
+        (1_000, None, 64_000, 64_000),
+        (130_000, None, 55_000, 64_000),
+        (model.info().prompt_limit() - 100, None, 20_000, 25_000),
+        (150_000, Some(160_000), 25_000, 30_000),
+    ] {
+        server.reply(Reply::text("ok"));
+        let request = ModelRequest {
+            prompt_tokens: known,
+            ..request(&"four".repeat(prompt as usize))
+        };
+        let answer = collect(&*model, request).await;
+        assert!(answer.done.is_some(), "{prompt}: {:?}", answer.error);
+        let asked = server.last_request().body["max_tokens"].as_u64().unwrap();
+        assert!((least..=most).contains(&asked), "{prompt}: {asked}");
+    }
+    let short = ModelRequest {
+        longest_answer: Some(500),
+        ..request("go")
+    };
+    server.reply(Reply::text("ok"));
+    collect(&*model, short).await.done.unwrap();
+    assert_eq!(server.last_request().body["max_tokens"], 500);
+}
+
 #[tokio::test]
 async fn a_tool_can_be_required() {
     let server = ModelServer::start();

@@ -217,15 +217,62 @@ async fn what_the_copilot_api_says_of_a_calls_cost_is_read() {
         // Of a form that nobody knows.
         (json!("much"), None),
     ] {
-        let body = json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "copilot_usage": usage});
-        server.reply(Reply::raw("application/json", body.to_string()));
-        let answer = collect(&*model(Wire::Chat, &server), request("go")).await;
-        let used = answer.done.unwrap().usage;
-        let read = used
-            .copilot
-            .map(|copilot| (copilot.total_nano_aiu / 1e9, copilot.token_details.len()));
-        assert_eq!(read, expected, "{usage}");
-        assert_eq!(used.cost, expected.map(|(cost, _)| cost));
+        for (wire, body) in [
+            (
+                Wire::Chat,
+                json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "copilot_usage": usage}),
+            ),
+            (Wire::Responses, json!({"output": [], "copilot_usage": usage})),
+            (
+                Wire::Anthropic,
+                json!({"content": [], "usage": {"input_tokens": 1}, "copilot_usage": usage}),
+            ),
+        ] {
+            server.reply(Reply::raw("application/json", body.to_string()));
+            let answer = collect(&*model(wire, &server), request("go")).await;
+            let used = answer.done.unwrap().usage;
+            let read = used
+                .copilot
+                .map(|copilot| (copilot.total_nano_aiu / 1e9, copilot.token_details.len()));
+            assert_eq!(read, expected, "{wire:?} {usage}");
+            assert_eq!(used.cost, expected.map(|(cost, _)| cost), "{wire:?} {usage}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_gateways_say_of_a_calls_cost_is_read_on_every_wire() {
+    let server = ModelServer::start();
+    let copilot = json!({"total_nano_aiu": 3e9});
+    for (wire, events) in [
+        (
+            Wire::Chat,
+            vec![json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": {"cost": 0.5}})],
+        ),
+        (
+            Wire::Responses,
+            vec![json!({"type": "response.completed", "response": {"usage": {"cost": 0.5}}})],
+        ),
+        (
+            Wire::Anthropic,
+            vec![
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"cost": 0.5}}),
+                json!({"type": "message_stop"}),
+            ],
+        ),
+    ] {
+        for (with_copilot, expected) in [(false, 0.5), (true, 3.0)] {
+            let mut events = events.clone();
+            if with_copilot {
+                events[0]["copilot_usage"] = copilot.clone();
+            }
+            let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            server.reply(Reply::raw("text/event-stream", stream));
+            let answer = collect(&*model(wire, &server), request("go")).await;
+            let used = answer.done.unwrap().usage;
+            assert_eq!(used.cost, Some(expected), "{wire:?}");
+            assert_eq!(used.copilot.is_some(), with_copilot, "{wire:?}");
+        }
     }
 }
 

@@ -67,6 +67,7 @@ struct State {
     /// Whether whole answers have usage that the server sets, and writes down.
     counts: bool,
     paid: Vec<Usage>,
+    window: Option<Window>,
     requests: Vec<Recorded>,
     lists: Vec<Recorded>,
     models: Value,
@@ -75,14 +76,53 @@ struct State {
     failures: HashMap<Bytes, u32>,
 }
 
+/// What a model holds.
+struct Window {
+    tokens: u64,
+    bytes_per_token: usize,
+}
+
+impl Window {
+    fn tokens_of(&self, bytes: usize) -> u64 {
+        bytes.div_ceil(self.bytes_per_token) as u64
+    }
+
+    /// What providers say of a prompt that does not fit together with the answer that it asks for.
+    fn refusal(&self, request: &Recorded) -> Option<Reply> {
+        let prompt = self.tokens_of(request.raw.len());
+        let bounds = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let answer = bounds
+            .iter()
+            .find_map(|bound| request.body[bound].as_u64())
+            .unwrap_or(1);
+        if prompt + answer <= self.tokens {
+            return None;
+        }
+        Some(if request.path.ends_with("/messages") {
+            let message = format!(
+                "input length and `max_tokens` exceed context limit: {prompt} + {answer} > {}, decrease input length or \
+                 `max_tokens` and try again",
+                self.tokens
+            );
+            let error = json!({"type": "invalid_request_error", "message": message});
+            Reply::json(400, &json!({"type": "error", "error": error}))
+        } else {
+            Reply::error(400, "context_length_exceeded", "too long")
+        })
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics while it holds the script")
     }
 
-    /// Writes down what an answer costs, if this server counts.
-    fn charge(&self, completion: &mut Completion) {
+    /// Says how long the prompt was, if this server measures, and writes down what an answer costs, if it counts.
+    fn charge(&self, completion: &mut Completion, prompt: usize) {
         let mut state = self.state();
+        if let Some(window) = &state.window {
+            completion.usage.input_tokens = Some(window.tokens_of(prompt));
+        }
         if state.counts {
             let number = state.paid.len() as u64 + 1;
             completion.usage = Usage {
@@ -132,6 +172,7 @@ impl ModelServer {
                 rehearses,
                 counts: false,
                 paid: Vec::new(),
+                window: None,
                 requests: Vec::new(),
                 lists: Vec::new(),
                 props: None,
@@ -179,6 +220,15 @@ impl ModelServer {
     pub fn reply(&self, reply: Reply) -> &Self {
         self.shared.state().script.push_back(reply);
         self
+    }
+
+    /// Refuses from now on what does not fit into a window together with the answer that it asks for, and tells whole answers
+    /// how many tokens their prompts were.
+    pub fn set_window(&self, tokens: u64, bytes_per_token: usize) {
+        self.shared.state().window = Some(Window {
+            tokens,
+            bytes_per_token,
+        });
     }
 
     /// What `/models` answers from now on.

@@ -41,27 +41,28 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
                 _ => Reply::error(404, "not_found", "there is nothing here"),
             }
         };
-        return Ok(play(reply, &path, &body, shared).await);
+        return Ok(play(reply, &path, &body, 0, shared).await);
     }
     let (reply, rehearses) = {
         let mut state = shared.state();
+        let refusal = state.window.as_ref().and_then(|window| window.refusal(&recorded));
         state.requests.push(recorded);
-        (state.script.pop_front(), state.rehearses)
+        (refusal.or_else(|| state.script.pop_front()), state.rehearses)
     };
     shared.count.send_modify(|count| *count += 1);
     Ok(match reply {
-        Some(reply) => play(reply, &path, &body, shared).await,
+        Some(reply) => play(reply, &path, &body, raw.len(), shared).await,
         None if rehearses => rehearse(&path, &body, raw, shared).await,
         None => Reply::error(500, "script_ended", "the script of the fake model server is at its end").raw_response(),
     })
 }
 
-async fn play(mut reply: Reply, path: &str, request: &Value, shared: Arc<Shared>) -> Response {
+async fn play(mut reply: Reply, path: &str, request: &Value, prompt: usize, shared: Arc<Shared>) -> Response {
     if let Content::Answer(answer) = &mut reply.content
         && reply.cut_after.is_none()
         && !reply.hang
     {
-        shared.charge(&mut answer.completion);
+        shared.charge(&mut answer.completion, prompt);
     }
     let mut guard = Guard(Some(shared));
     tokio::time::sleep(reply.delay).await;
@@ -184,7 +185,7 @@ async fn rehearse(path: &str, body: &Value, raw: Bytes, shared: Arc<Shared>) -> 
     if !streams {
         return match first {
             Chunk::Done(mut done) => {
-                shared.charge(&mut done);
+                shared.charge(&mut done, raw.len());
                 axum_json(200, &encoder.whole(&done))
             }
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "chunks in a whole answer").into_response(),
@@ -204,7 +205,7 @@ async fn rehearse(path: &str, body: &Value, raw: Bytes, shared: Arc<Shared>) -> 
                 }
                 let item = match next {
                     Ok(Chunk::Done(mut done)) => {
-                        failing.charge(&mut done);
+                        failing.charge(&mut done, raw.len());
                         text += &encoder.end(&done);
                         Ok(Bytes::from(text))
                     }

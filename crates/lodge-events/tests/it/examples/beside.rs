@@ -134,6 +134,7 @@ pub(super) fn beside() -> Vec<Payload> {
             duration: Some(1200),
             initiator: text("compaction"),
             attempt: Some(2),
+            estimated_input_tokens: Some(90),
         }
         .into(),
         LodgeUsageCarried {

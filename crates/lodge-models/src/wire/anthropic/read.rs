@@ -21,6 +21,7 @@ struct Event<'a> {
     content_block: Option<Block>,
     delta: Option<Delta>,
     usage: Option<Map<String, Value>>,
+    copilot_usage: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +38,7 @@ struct Whole {
     content: Option<Vec<Block>>,
     stop_reason: Option<String>,
     usage: Option<Map<String, Value>>,
+    copilot_usage: Option<Box<RawValue>>,
     error: Option<Value>,
 }
 
@@ -193,7 +195,7 @@ fn usage(counts: &Map<String, Value>) -> Result<Usage, Fault> {
         cache_read_tokens: read,
         cache_write_tokens: written,
         reasoning_tokens: None,
-        cost: None,
+        cost: counts.get("cost").and_then(Value::as_f64),
         copilot: None,
         raw: raw.map(Arc::from),
     })
@@ -217,6 +219,7 @@ impl Decoder for Reader {
             self.add(delta, into);
         }
         self.count(event.usage);
+        into.take_copilot_usage(event.copilot_usage.as_deref());
         match &*event.r#type {
             // Whole as of here, whether or not the last event still comes.
             "message_delta" => self.finish(into)?,
@@ -244,6 +247,7 @@ impl Decoder for Reader {
             self.begin(block, into);
         }
         self.count(whole.usage);
+        into.take_copilot_usage(whole.copilot_usage.as_deref());
         self.finish(into)
     }
 

@@ -130,7 +130,7 @@ struct Source<'a> {
 
 /// Writes the body of a request.
 pub(in crate::wire) fn body(request: &ModelRequest, model: &str, info: &ModelInfo) -> serde_json::Result<Vec<u8>> {
-    let max_tokens = request.max_output_tokens.unwrap_or(info.max_output_tokens).max(1);
+    let max_tokens = request.bound_of_answer(info);
     let effort = request.reasoning_effort.as_deref().filter(|effort| *effort != "none");
     // Thinking goes neither with a tool that must be called nor with an open turn that began without thinking.
     let effort = effort.filter(|_| request.required_tool.is_none() && may_think(request));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    CopilotUsage, Usage,
+    Usage,
     wire::assembly::{Assembly, Decoder, Fault, Progress},
 };
 
@@ -98,14 +98,7 @@ impl Reader {
         if let Some(raw) = piece.usage {
             into.usage = usage(raw);
         }
-        // Of another form, it is not read.
-        let copilot = piece
-            .copilot_usage
-            .map(|raw| serde_json::from_str::<CopilotUsage>(raw.get()));
-        if let Some(Ok(copilot)) = copilot {
-            into.usage.cost = Some(copilot.total_nano_aiu / 1e9);
-            into.usage.copilot = Some(copilot);
-        }
+        into.take_copilot_usage(piece.copilot_usage.as_deref());
         for choice in piece.choices.unwrap_or_default() {
             if let Some(delta) = choice.delta {
                 self.delta(choice.index, delta, into);

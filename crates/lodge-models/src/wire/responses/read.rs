@@ -19,6 +19,7 @@ struct Event {
     delta: Option<String>,
     item: Option<Item>,
     response: Option<Response>,
+    copilot_usage: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +29,7 @@ struct Response {
     status: Option<String>,
     output: Option<Vec<Item>>,
     usage: Option<Arc<RawValue>>,
+    copilot_usage: Option<Box<RawValue>>,
     error: Option<Box<RawValue>>,
     incomplete_details: Option<Incomplete>,
 }
@@ -65,6 +67,7 @@ struct Tokens {
     output_tokens: Option<u64>,
     input_tokens_details: Option<Details>,
     output_tokens_details: Option<Details>,
+    cost: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -195,6 +198,7 @@ impl Reader {
         if let Some(raw) = response.usage {
             into.usage = usage(raw);
         }
+        into.take_copilot_usage(response.copilot_usage.as_deref());
         into.finish_reason = response
             .incomplete_details
             .and_then(|details| details.reason)
@@ -214,7 +218,7 @@ fn usage(raw: Arc<RawValue>) -> Usage {
         cache_read_tokens: tokens.input_tokens_details.unwrap_or_default().cached_tokens,
         cache_write_tokens: None,
         reasoning_tokens: tokens.output_tokens_details.unwrap_or_default().reasoning_tokens,
-        cost: None,
+        cost: tokens.cost,
         copilot: None,
         raw: Some(raw),
     }
@@ -226,6 +230,7 @@ impl Decoder for Reader {
             return Ok(Progress::More);
         }
         let event: Event = serde_json::from_str(data)?;
+        into.take_copilot_usage(event.copilot_usage.as_deref());
         let place = event.output_index;
         let delta = event.delta.unwrap_or_default();
         match event.r#type.as_str() {
