@@ -62,7 +62,7 @@ fn automations_are_listed_run_and_removed() {
         );
     }
     // What still runs cannot be removed.
-    while !list().contains("wool-cards  Do\u{fffd} wool-cards  when asked  ran well") {}
+    while !list().contains("wool-cards  Do\u{fffd} wool-cards  manual  succeeded") {}
     for id in ["wool-spin", "wool"] {
         let _ = home.run(["automations", "remove", id]).ok();
     }

@@ -255,14 +255,14 @@ fn settings(work: &Path) -> Vec<Row> {
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
         )
         .in_editors(option("approval", "all"))
-        .in_status("approves everything"),
+        .in_status("auto-approve on"),
         row(
             "the approval mode, by an app",
             Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
         )
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "auto-approve on")),
         row(
             "the approval mode, by an editor",
             Acp("session/set_config_option", choose("approval", "all")),
@@ -270,7 +270,7 @@ fn settings(work: &Path) -> Vec<Row> {
             Some(("session.permissions.getMode", at("/mode", "allow-all"))),
         )
         .in_editors(option("approval", "all"))
-        .in_status("approves everything"),
+        .in_status("auto-approve on"),
         // An app that resumes a session which is not in memory has everything asked again: that is what the SDKs do.
         row(
             "the approval mode, taken back by AHP",
@@ -278,7 +278,7 @@ fn settings(work: &Path) -> Vec<Row> {
             Some((On::Session, at("/config/values/autoApprove", "default"))),
             Some(("session.permissions.getMode", at("/mode", "manual"))),
         )
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything")),
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "auto-approve on")),
         row(
             "the title, by AHP",
             Ahp(
@@ -525,7 +525,7 @@ impl Lookers {
         ahp.subscribe(&chat).await;
         let id = session.as_str().unwrap();
         let mut screen = Screen::start(&host.home, &["attach", id], 100);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         Self {
             ahp,
             sdk,
