@@ -68,7 +68,8 @@ pub(super) struct Full {
 /// State that exists only while the terminal is in use.
 struct Screen {
     hardware: Hardware,
-    keys: EventStream,
+    /// Absent while another program reads keys: two streams beside each other would take them from each other.
+    keys: Option<EventStream>,
     painter: Painter,
     size: (u16, u16),
     title: String,
@@ -81,7 +82,7 @@ impl Screen {
         let size = crossterm::terminal::size().context("The terminal does not report its size")?;
         Ok(Self {
             hardware: Hardware::take(mouse)?,
-            keys: EventStream::new(),
+            keys: Some(EventStream::new()),
             painter: Painter::new(size.0, size.1),
             size,
             title: String::new(),
@@ -100,12 +101,16 @@ impl Screen {
             .frame(&mut io::stdout().lock(), self.size, |buffer| app.draw(buffer))
     }
 
+    /// The next key, paste or mouse report. Nothing when the terminal is gone.
+    async fn key(&mut self) -> Option<io::Result<Event>> {
+        self.keys.as_mut()?.next().await
+    }
+
     /// Lends the terminal to another program. Meanwhile, keys are not read.
     fn lend<T>(&mut self, what: impl FnOnce() -> T) -> io::Result<T> {
-        // Dropped first: it would steal keys from the other program.
-        self.keys = EventStream::new();
+        self.keys = None;
         let done = self.hardware.lend(what)?;
-        self.keys = EventStream::new();
+        self.keys = Some(EventStream::new());
         self.size = crossterm::terminal::size()?;
         self.painter.forget();
         self.title.clear();
@@ -155,7 +160,7 @@ impl Full {
                         self.list(&answers);
                     }
                 }
-                key = screen.keys.next() => match key {
+                key = screen.key() => match key {
                     Some(Ok(event)) => self.event(event, &mut screen),
                     // The terminal is gone; the session stays.
                     Some(Err(_)) | None => return Ok(ExitCode::SUCCESS),

@@ -533,6 +533,9 @@ fn a_session_that_is_deleted_while_the_host_is_away_is_not_made_again() {
     let _host = host(&home);
     screen.until_shows("This session was deleted. /new starts another");
     screen.say("say lost");
+    screen.until_shows("› say lost");
+    screen.press("\x03");
+    screen.until_hides("› say lost");
     screen.say("/new");
     screen.until_hides("This session was deleted");
     screen.say("say after");

@@ -136,7 +136,7 @@ fn a_terminal_that_is_closed_ends_its_client_and_not_the_work() {
         let status = screen.close();
         assert!(status.success(), "{status}");
         let status = home.run(["status"]).ok().stdout();
-        assert!(status.contains("[works]"), "{status}");
+        assert!(status.contains("[working]"), "{status}");
         std::fs::write(home.work().join("go"), "").unwrap();
         let mut again = Screen::start(&home, &[], 100);
         again.until("the answer", |shown| {
@@ -358,7 +358,7 @@ fn queued_messages_are_taken_back_edited_and_dropped() {
     screen.press(" and quinces\r");
     screen.until_shows("+ queued: say plums and quinces");
     screen.press(CTRL_T);
-    screen.until_shows("edits a queued message, x drops it");
+    screen.until_shows("edit a message · x: stop or remove it");
     // The first one is dropped, the next one edited.
     screen.press("x");
     screen.until_hides("queued: say apples");

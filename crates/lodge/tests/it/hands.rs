@@ -193,7 +193,7 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
         shown.contains("both work") && !shown.contains("viewing a sub-agent")
     });
     screen.press("\ty");
-    screen.until_hides("2 open questions");
+    screen.until_hides("Tab: next");
     screen.press("n");
     screen.until_hides("Run this command?");
     screen.leave();
