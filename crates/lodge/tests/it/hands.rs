@@ -310,6 +310,8 @@ fn a_sub_agent_is_stopped_from_the_list_of_what_works() {
     screen.press("x");
     screen.until_hides("working");
     screen.press("\x1b");
-    screen.until_hides("background task");
+    screen.until("nothing works", |shown| {
+        !shown.contains("Sub-agents, background work") && !shown.contains("background task")
+    });
     screen.leave();
 }
