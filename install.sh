@@ -21,7 +21,7 @@ END
 }
 
 fail() {
-    echo "Error: $*" >&2
+    echo "error: $*" >&2
     exit 1
 }
 

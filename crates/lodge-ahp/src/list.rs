@@ -1,4 +1,4 @@
-//! Keeps the list of sessions right for what other faces do.
+//! Keeps the lists of sessions and of models right for what happens elsewhere.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,6 +16,7 @@ use crate::{face::Face, methods::Chats};
 pub(crate) async fn watch_list(face: Arc<Face>) {
     let mut lifecycle = face.host.lifecycle();
     let mut decisions = face.host.decisions().changed();
+    let mut models = face.host.models_changed();
     let mut list = List::default();
     let mut tick = tokio::time::interval(Duration::from_millis(200));
     loop {
@@ -26,6 +27,7 @@ pub(crate) async fn watch_list(face: Arc<Face>) {
                 Err(RecvError::Closed) => return,
             },
             Ok(()) = decisions.changed() => face.decided_for_all(),
+            Ok(()) = models.changed() => face.refresh_agents(),
             _ = tick.tick(), if !list.changed.is_empty() => {
                 for id in std::mem::take(&mut list.changed) {
                     list.tell(&face, &id).await;

@@ -7,7 +7,7 @@ use ahp_types::state::{
     SessionLifecycle, SessionOrigin, SessionState, SessionStatus,
 };
 use lodge_events::Timestamp;
-use lodge_host::{GitContext, HostError, Session};
+use lodge_host::{Approval, GitContext, HostError, Session};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ use crate::{
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
     reading::{Read, read},
-    session_config::{Branching, Isolation},
+    session_config::{Branching, Isolation, approval_values},
     state::{ChatStore, Closing, SessionEntry, Uri},
     talk::{Draft, Driver, Effect, Feed, Shown, Talk},
     telemetry::Signal,
@@ -374,7 +374,6 @@ impl Face {
             .clone()
             .or_else(|| facts.title())
             .unwrap_or_else(|| UNTITLED.to_owned());
-        let auto = settings.approval == lodge_host::Approval::ApproveAll;
         new_state(NewState {
             provider: chats::provider(&marks),
             title,
@@ -383,7 +382,7 @@ impl Face {
             git_root: git.root,
             chat,
             mode: settings.mode.as_str(),
-            auto_approve: auto,
+            approval: settings.approval,
             model: Some(settings.model.id.clone()),
             branching,
             lifecycle: SessionLifecycle::Ready,
@@ -403,7 +402,7 @@ pub(crate) struct NewState<'a> {
     pub(crate) git_root: Option<String>,
     pub(crate) chat: &'a Uri,
     pub(crate) mode: &'a str,
-    pub(crate) auto_approve: bool,
+    pub(crate) approval: Approval,
     pub(crate) model: Option<String>,
     pub(crate) branching: Option<Branching>,
     pub(crate) lifecycle: SessionLifecycle,
@@ -413,10 +412,8 @@ pub(crate) struct NewState<'a> {
 
 /// The state of a session, before its log is read.
 pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
-    let mut values = object(json!({
-        "mode": new.mode,
-        "autoApprove": if new.auto_approve { "autoApprove" } else { "default" },
-    }));
+    let mut values = object(json!({ "mode": new.mode }));
+    values.extend(approval_values(new.approval).map(|(key, value)| (key.to_owned(), value.into())));
     if let Some(model) = new.model {
         values.insert("model".to_owned(), model.into());
     }

@@ -3,13 +3,45 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lodge_host::GitContext;
+use lodge_host::{Approval, GitContext};
 use serde_json::{Map, Value, json};
 
 use crate::face::Face;
 
 /// Branches that are in the schema; others are found by typing.
 const SHOWN_BRANCHES: usize = 10;
+
+/// The setting with the approval mode by its own name. `autoApprove` is what other clients know, and has only two values.
+pub(crate) const APPROVALS: &str = "lodge.approvals";
+
+const APPROVAL_NAMES: [(Approval, &str); 5] = [
+    (Approval::Ask, "ask"),
+    (Approval::AutoSafe, "safe"),
+    (Approval::AutoEdit, "edits"),
+    (Approval::ApproveAll, "all"),
+    (Approval::DenyAll, "none"),
+];
+
+/// The values that say which approval mode a session has.
+pub(crate) fn approval_values(approval: Approval) -> [(&'static str, &'static str); 2] {
+    let known = if approval == Approval::ApproveAll {
+        "autoApprove"
+    } else {
+        "default"
+    };
+    let mut names = APPROVAL_NAMES.iter();
+    // An unknown mode would ask about everything.
+    let name = names
+        .find(|(mode, _)| *mode == approval)
+        .map_or("ask", |(_, name)| name);
+    [("autoApprove", known), (APPROVALS, name)]
+}
+
+/// The approval mode of this name.
+pub(crate) fn approval_named(name: &str) -> Option<Approval> {
+    let found = APPROVAL_NAMES.iter().find(|(_, known)| *known == name)?;
+    Some(found.0)
+}
 
 /// Where a session works on a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,7 +130,7 @@ impl Face {
             "What needs your approval",
             "default",
             &[
-                ("default", "Default approvals", "Asks about what could do harm"),
+                ("default", "Default approvals", "Asks before anything risky"),
                 ("autoApprove", "Approve everything", "Approves everything"),
             ],
         );

@@ -547,7 +547,7 @@ impl Connection {
 
     /// The same with tokens that the client supplies for a session.
     pub(crate) fn catalogue_with(&self, tokens: Arc<github::Tokens>, session_id: &str) -> Catalogue {
-        let catalogue = self.host.models().clone().with_github_token(Auth::Source(tokens));
+        let catalogue = self.host.models().with_github_token(Auth::Source(tokens));
         self.through(catalogue, Some(session_id))
     }
 

@@ -29,13 +29,9 @@ impl Tokens {
     /// The models available with this token.
     pub(crate) fn catalogue(&self, host: &Host, token: Option<&str>) -> Catalogue {
         let Some(token) = token else {
-            return host.models().clone();
+            return host.models();
         };
-        let with = || {
-            host.models()
-                .clone()
-                .with_github_token(Auth::Bearer(Secret::new(token)))
-        };
+        let with = || host.models().with_github_token(Auth::Bearer(Secret::new(token)));
         self.0.lock().entry(token.to_owned()).or_insert_with(with).clone()
     }
 }

@@ -237,7 +237,7 @@ impl Host {
         };
         let models = match &new.models {
             Some(models) => models.clone(),
-            None => Arc::new(OfCatalogue(self.models().clone())),
+            None => Arc::new(OfCatalogue(self.models())),
         };
         let mut customization = new.customization.clone();
         customization.places = Places::of_user(self.0.home_path());

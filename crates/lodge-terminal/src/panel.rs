@@ -11,6 +11,7 @@ use ratatui_core::text::{Line, Span};
 
 use crate::{
     client::ask::{self, About, Asked, Reply, Verdict},
+    composer::Composer,
     edits::Edit,
     plain::{plain, plain_line},
     theme::Theme,
@@ -58,9 +59,22 @@ struct Question {
     /// The first row of the body that is shown, and how many are below what fits.
     top: usize,
     below: usize,
-    /// Words that are being typed, where words are wanted.
-    words: Option<String>,
+    /// What is being typed, where words are wanted.
+    words: Option<Composer>,
+    /// Whether a person could have seen it.
+    drawn: bool,
     complaint: Option<String>,
+}
+
+/// What a key says to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// It chooses or edits.
+    Choice,
+    /// It decides by itself, and could as well be the first letter of a message.
+    Decision,
+    /// It is a letter of a message.
+    Message,
 }
 
 /// The questions.
@@ -142,6 +156,18 @@ impl Panel {
         }
     }
 
+    /// The id of the question in front, once it was drawn.
+    pub(crate) fn front(&self) -> Option<&str> {
+        let question = self.open.get(self.current).filter(|question| question.drawn)?;
+        Some(&question.asked.id)
+    }
+
+    /// What a key says to the question in front.
+    pub(crate) fn means(&self, key: &KeyEvent) -> Means {
+        let question = self.open.get(self.current);
+        question.map_or(Means::Message, |question| question.means(key))
+    }
+
     /// A key for the question in front; an answer when it gives one.
     pub(crate) fn key(&mut self, key: &KeyEvent) -> Option<(Uri, Box<StateAction>)> {
         let question = self.open.get_mut(self.current)?;
@@ -155,14 +181,15 @@ impl Panel {
         Some((chat, action))
     }
 
-    pub(crate) fn paste(&mut self, text: &str) {
-        if let Some(words) = self
-            .open
-            .get_mut(self.current)
-            .and_then(|question| question.words.as_mut())
-        {
-            words.push_str(text);
+    /// Pasted text. False when the question in front wants no words.
+    pub(crate) fn paste(&mut self, text: &str) -> bool {
+        let question = self.open.get_mut(self.current);
+        let words = question.and_then(|question| question.words.as_mut());
+        let wanted = words.is_some();
+        if let Some(words) = words {
+            words.insert(text);
         }
+        wanted
     }
 
     /// Whether Esc belongs to the question, because words are being typed.
@@ -209,10 +236,11 @@ impl Panel {
         let Some(question) = self.open.get_mut(self.current) else {
             return Vec::new();
         };
+        question.drawn = true;
         let mut head = Vec::new();
         let count = match many {
             1 => String::new(),
-            many => format!("  ({} of {many}, Tab goes on)", self.current + 1),
+            many => format!("  ({} of {many}, Tab: next)", self.current + 1),
         };
         let mut title = wrap::words(
             &vec![
@@ -248,6 +276,11 @@ impl Panel {
         head.truncate(height);
         head
     }
+}
+
+/// Whether a key is a letter rather than a control key.
+fn is_letter(key: &KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
 impl Question {
@@ -295,6 +328,7 @@ impl Question {
             top: 0,
             below: 0,
             words: None,
+            drawn: false,
             complaint: None,
         };
         question.prepare();
@@ -373,7 +407,7 @@ impl Question {
                         })
                         .collect(),
                     _ => {
-                        self.words = Some(String::new());
+                        self.words = Some(Composer::default());
                         Vec::new()
                     }
                 }
@@ -381,19 +415,44 @@ impl Question {
         };
         if self.choices.len() == 1 && self.choices[0].says == Says::Words {
             self.choices.clear();
-            self.words = Some(String::new());
+            self.words = Some(Composer::default());
+        }
+    }
+
+    fn means(&self, key: &KeyEvent) -> Means {
+        let KeyCode::Char(c) = key.code else {
+            return Means::Choice;
+        };
+        if self.words.is_some() || !is_letter(key) {
+            return Means::Choice;
+        }
+        let ticks = matches!(
+            self.choices.first(),
+            Some(Choice {
+                says: Says::Tick(_),
+                ..
+            })
+        );
+        let is_form = matches!(self.asked.about, About::Form { .. });
+        match c {
+            ' ' if ticks => Means::Choice,
+            '1'..='9' if (c as usize - '1' as usize) < self.choices.len() => match ticks {
+                true => Means::Choice,
+                false => Means::Decision,
+            },
+            'y' | 'Y' | 'a' | 'A' | 'n' | 'N' if !is_form => Means::Decision,
+            _ => Means::Message,
         }
     }
 
     fn key(&mut self, key: &KeyEvent) -> Option<(Uri, Box<StateAction>)> {
-        let plain_key = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let plain_key = is_letter(key);
         if let Some(words) = &mut self.words {
             match key.code {
-                KeyCode::Char(c) if plain_key => words.push(c),
-                KeyCode::Char('u') => words.clear(),
-                KeyCode::Backspace => drop(words.pop()),
                 KeyCode::Enter => return self.say_words(),
-                _ => {}
+                // Nothing was answered before that could be recalled.
+                KeyCode::Up | KeyCode::Down => {}
+                _ => drop(words.key(key, usize::MAX)),
             }
             return None;
         }
@@ -443,7 +502,7 @@ impl Question {
             Says::Verdict(verdict) => self.asked.decide(verdict),
             Says::Line(line) => self.asked.read(&line),
             Says::Words => {
-                self.words = Some(String::new());
+                self.words = Some(Composer::default());
                 return None;
             }
             Says::Tick(_) => {
@@ -457,7 +516,11 @@ impl Question {
     }
 
     fn say_words(&mut self) -> Option<(Uri, Box<StateAction>)> {
-        let words = self.words.clone().unwrap_or_default();
+        let words = self
+            .words
+            .as_ref()
+            .map(|words| words.text().to_owned())
+            .unwrap_or_default();
         let reply = match &self.asked.about {
             About::Form { .. } => self.asked.read(&words),
             _ => {
@@ -536,15 +599,18 @@ impl Question {
             rows.push(Line::styled(wrap::fit(&text, width), style));
         }
         if let Some(words) = &self.words {
-            let words = plain_line(words);
-            // The end is where one types.
+            let (before, after) = words.text().split_at(words.cursor());
+            let (before, after) = (plain_line(before), plain_line(after));
+            // Where one types is on the screen.
             let room = width.saturating_sub(5);
-            let skip = words.chars().count().saturating_sub(room);
-            let shown: String = words.chars().skip(skip).collect();
+            let skip = before.chars().count().saturating_sub(room);
+            let shown: String = before.chars().skip(skip).collect();
+            let left = room.saturating_sub(wrap::columns(&shown));
             rows.push(Line::from(vec![
                 Span::styled("  › ", theme.accent),
                 Span::styled(shown, theme.text),
                 Span::styled(if focused { "▏" } else { "" }, theme.accent),
+                Span::styled(wrap::fit(&after, left), theme.text),
             ]));
         }
         if let Some(why) = &self.complaint {
@@ -554,8 +620,8 @@ impl Question {
             ));
         }
         let hint = match (focused, &self.words) {
-            (false, _) => "  Tab answers",
-            (true, Some(_)) => "  Enter sends · Esc goes back",
+            (false, _) => "  Tab to answer",
+            (true, Some(_)) => "  Enter to send · Esc to cancel",
             (true, None)
                 if matches!(
                     self.choices.first(),
@@ -565,7 +631,7 @@ impl Question {
                     })
                 ) =>
             {
-                "  Space ticks · Enter answers · Esc to the editor"
+                "  Space to select · Enter to submit · Esc to the editor"
             }
             (true, None) => "  ↑↓ Enter or a number · Esc to the editor",
         };

@@ -171,9 +171,8 @@ impl Transcript {
 
     /// Puts known turns where they are now; the others are made anew.
     fn reorder(&mut self, chat: &ChatState) {
-        let anchored = self
-            .anchor
-            .map(|anchor| (self.turns[anchor.at.turn].id.clone(), anchor));
+        let turn_of = |anchor: Option<Anchor>| anchor.map(|anchor| (self.turns[anchor.at.turn].id.clone(), anchor));
+        let (anchor, top) = (turn_of(self.anchor), turn_of(self.top));
         let mut known: HashMap<String, TurnView> = self.turns.drain(..).map(|turn| (turn.id.clone(), turn)).collect();
         let count = chat.turns.len() + usize::from(chat.active_turn.is_some());
         for turn in (0..count).filter_map(|at| Shown::at(chat, at)) {
@@ -185,11 +184,20 @@ impl Transcript {
             view.follow(turn);
             self.turns.push(view);
         }
-        self.anchor = anchored.and_then(|(id, mut anchor)| {
+        let moved = |known: Option<(String, Anchor)>| {
+            let (id, mut anchor) = known?;
             anchor.at.turn = self.turns.iter().position(|turn| turn.id == id)?;
             Some(anchor)
-        });
-        self.top = None;
+        };
+        (self.anchor, self.top) = (moved(anchor), moved(top));
+    }
+
+    /// A turn that was over goes on under the same id.
+    pub(crate) fn reopen(&mut self, id: &str) {
+        if let Some(turn) = self.turns.iter_mut().rfind(|turn| turn.id == id) {
+            turn.over = false;
+            self.cache.retain(|(of, ..), _| of != id);
+        }
     }
 
     /// Forgets how things were drawn: the theme is another, or what was shown is opened.
@@ -568,8 +576,8 @@ impl TurnView {
             }
             self.entries[at].follow(part);
         }
+        self.entries.truncate(turn.parts.len() + 1);
         if turn.end.is_some() {
-            self.entries.truncate(turn.parts.len() + 1);
             self.entries.push(Entry::new(EntryKind::End));
             self.over = true;
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum, parser::ValueSource};
 use lodge_door::Role;
 use lodge_host::SyncPolicy;
 
@@ -80,6 +80,9 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   lodge setup")]
     Setup,
+    /// Read the models again in the running host; `lodge setup` uses it
+    #[command(hide = true)]
+    Reload,
     /// Send one message and print the answer
     #[command(after_help = "Examples:
   lodge run \"explain this repository\"
@@ -350,7 +353,7 @@ pub(crate) enum DevicesCommand {
     #[command(after_help = "Examples:
   lodge devices revoke a1b2")]
     Revoke {
-        /// The id of the device
+        /// The id of the device, or the beginning of it
         id: String,
     },
 }
@@ -366,7 +369,7 @@ pub(crate) enum GrantsCommand {
   lodge grants allow a1b2
   lodge grants allow a1b2 --always")]
     Allow {
-        /// The id of the request
+        /// The id of the request, or the beginning of it
         id: String,
         /// Keep the grant after the host stops
         #[arg(long)]
@@ -376,7 +379,7 @@ pub(crate) enum GrantsCommand {
     #[command(after_help = "Examples:
   lodge grants revoke a1b2")]
     Revoke {
-        /// The id of the grant or request
+        /// The id of the grant or request, or the beginning of it
         id: String,
     },
 }
@@ -420,7 +423,7 @@ pub(crate) struct ServeArgs {
     /// Origin of a web page that may connect, such as https://lodge.example
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
-    /// Another name of this host
+    /// Extra host name to accept
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     #[cfg(feature = "fleet")]
@@ -429,23 +432,12 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Whether somebody who gives these arguments means a host.
-    pub(crate) fn are_given(args: impl IntoIterator<Item = std::ffi::OsString>) -> bool {
-        const NAMES: [&str; 8] = [
-            "--port",
-            "--listen",
-            "--socket",
-            "--sdk-port",
-            "--tls-cert",
-            "--tls-key",
-            "--allow-origin",
-            "--allow-host",
-        ];
-        args.into_iter().any(|arg| {
-            let arg = arg.to_string_lossy();
-            let name = arg.split('=').next().unwrap_or_default();
-            NAMES.contains(&name)
-        })
+    /// Whether the command line has any of them: then a host is meant.
+    pub(crate) fn are_given(given: &ArgMatches) -> bool {
+        let options = Self::augment_args(clap::Command::new("serve"));
+        let is_given =
+            |option: &clap::Arg| given.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine);
+        options.get_arguments().any(is_given)
     }
 
     /// Where AHP clients are heard.
@@ -456,7 +448,7 @@ impl ServeArgs {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// The message; piped input is added to it
+    /// The message; piped input is added to it. `-` at the end waits for input that takes long to come
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
     /// Print every event as a line of JSON instead of text
@@ -477,10 +469,10 @@ pub(crate) struct RunArgs {
     /// How the agent works [default: the session's mode, or interactive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// What runs without approval
-    #[arg(long, value_enum, default_value_t = ApprovalArg::Safe)]
-    pub(crate) approve: ApprovalArg,
-    /// Run everything without approval; the same as `--approve all`
+    /// What runs without approval during this run [default: the session's approval mode, or safe]
+    #[arg(long, value_enum)]
+    pub(crate) approve: Option<ApprovalArg>,
+    /// Run everything without approval during this run; the same as `--approve all`
     #[arg(long, conflicts_with = "approve")]
     pub(crate) yolo: bool,
 }
@@ -511,7 +503,8 @@ pub(crate) enum ApprovalArg {
 
 #[derive(Args)]
 pub(crate) struct AttachArgs {
-    /// The session: its number in the list, its id or the beginning of it, or `last`; or a host, such as ssh://user@machine [default: ask]
+    /// The session: its number in the list (with --plain), its id or the beginning of it, or `last`; or a host, such as ssh://user@machine
+    /// [default: the last session in this directory; with --plain, ask]
     pub(crate) session: Option<String>,
     /// Start a new session
     #[arg(long, conflicts_with = "session")]
@@ -522,7 +515,7 @@ pub(crate) struct AttachArgs {
     /// What a person calls the host that `url` leads to.
     #[arg(skip)]
     pub(crate) host: Option<String>,
-    /// The host's token [default: that of the host of --home]
+    /// The host's token [default: the local host's token]
     #[arg(
         long,
         env = "LODGE_TOKEN",
@@ -540,7 +533,7 @@ pub(crate) struct AttachArgs {
     /// Print line by line instead of using the whole screen: for screen readers and simple terminals
     #[arg(long, env = "LODGE_PLAIN", value_parser = crate::console::parse_switch)]
     pub(crate) plain: bool,
-    /// How many turns to show at the start
+    /// How many turns to show at the start, with --plain
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) history: usize,
     /// Without a session, open the last one of this directory instead of asking.
@@ -612,7 +605,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Take back the last messages of a session and what they did to files
+    /// Rewind the last messages of a session and their file changes
     #[command(after_help = "Examples:
   lodge sessions rewind last
   lodge sessions rewind last 2 --keep-files
@@ -620,13 +613,13 @@ pub(crate) enum SessionsCommand {
     Rewind {
         /// The session: its id, the beginning of its id, or `last`
         id: String,
-        /// How many messages to take back
+        /// How many messages to rewind
         #[arg(default_value_t = 1)]
         messages: usize,
         /// Leave the files as they are
         #[arg(long)]
         keep_files: bool,
-        /// Restore what the last rewind took back
+        /// Undo the last rewind
         #[arg(long, conflicts_with_all = ["messages", "keep_files"])]
         undo: bool,
     },

@@ -52,7 +52,7 @@ impl Page {
         self.head(head);
         let names: Vec<String> = found.all.iter().map(name).collect();
         match names.is_empty() {
-            true => self.hint(format!("there are none here ({docs})")),
+            true => self.hint(format!("none found ({docs})")),
             false => self.good(names.join(", ")),
         }
         for odd in found.warnings.iter().chain(&found.hidden) {
@@ -256,7 +256,7 @@ async fn servers(page: &mut Page, home: &Path) {
         Err(_) => return page.hint("fix lodge.toml first"),
     };
     if known.is_empty() {
-        return page.hint("there are none here (docs/mcp.md)");
+        return page.hint("none found (docs/mcp.md)");
     }
     let logins = logins(home);
     let signed_in: Vec<String> = known
@@ -331,7 +331,7 @@ fn hooks(page: &mut Page, home: &Path) {
     }
     let hooks = Trust::at(home).hooks(&cwd, HookFiles::Trusted);
     match hooks.len() {
-        0 => page.hint("there are none here (docs/hooks.md)"),
+        0 => page.hint("none found (docs/hooks.md)"),
         1 => page.good("1 hook runs here"),
         count => page.good(format!("{count} hooks run here")),
     }

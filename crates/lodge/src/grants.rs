@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, bail};
-use lodge_files::Grants;
+use lodge_files::{Grant, Grants};
 
 use crate::{cli::GrantsCommand, serve::print_line};
 
@@ -34,16 +34,35 @@ pub(crate) fn run(home: &Path, command: Option<&GrantsCommand>) -> Result<ExitCo
             }
         }
         Some(GrantsCommand::Allow { id, always }) => {
-            if grants.get(id).is_none() {
-                bail!("There is no request {id}; `lodge grants` lists them.");
-            }
-            grants.allow(id, *always).context("Cannot store the grant")?;
+            let (id, grant) = find(&grants, id)?;
+            grants.allow(&id, *always).context("Cannot store the grant")?;
+            let until = if *always { "always" } else { "until the host stops" };
+            print_line(&format!("Allowed {until}: {} for {}.", grant.uri, grant.client));
         }
         Some(GrantsCommand::Revoke { id }) => {
-            if grants.remove(id).is_err() {
-                bail!("There is no grant {id}; `lodge grants` lists them.");
-            }
+            let (id, grant) = find(&grants, id)?;
+            grants.remove(&id).context("Cannot remove the grant")?;
+            let done = if grant.allowed { "Revoked" } else { "Refused" };
+            print_line(&format!("{done}: {} for {}.", grant.uri, grant.client));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The grant or request of this id, or of the only id that begins so.
+fn find(grants: &Grants, id: &str) -> Result<(String, Grant)> {
+    let all = grants.list();
+    let begun: Vec<_> = all
+        .iter()
+        .filter(|(known, _)| !id.is_empty() && known.starts_with(id))
+        .collect();
+    match (all.iter().find(|(known, _)| known == id), begun.as_slice()) {
+        (Some(exact), _) => Ok(exact.clone()),
+        (None, [only]) => Ok((*only).clone()),
+        (None, []) => bail!("There is no grant or request {id:?}; `lodge grants` lists them."),
+        (None, many) => bail!(
+            "{} grants and requests begin with {id:?}; give more of the id.",
+            many.len()
+        ),
+    }
 }

@@ -80,7 +80,7 @@ pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> R
                         Outcome::New(events) => format!("imported, {}", count(events, "event")),
                         Outcome::Grown(events) => format!("{} more", count(events, "event")),
                         Outcome::Same => continue,
-                        Outcome::Differs => "changed here since; left as it is".to_owned(),
+                        Outcome::Differs => "changed here since the import; not updated".to_owned(),
                     };
                     new += 1;
                     let left_out = match imported.unreadable {
@@ -91,7 +91,7 @@ pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> R
                 }
                 Err(error) => {
                     failed += 1;
-                    writeln!(console.err, "{}: {error}", log.display())?;
+                    writeln!(console.err, "error: {}: {error}", log.display())?;
                 }
             }
         }

@@ -52,7 +52,7 @@ pub(crate) fn find(home: &Path) -> Result<Option<Note>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.with_context(|| format!("Cannot read {}", path.display()))?,
     };
-    let note = serde_json::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
+    let note = serde_json::from_str(&text).with_context(|| format!("{} is not valid JSON", path.display()))?;
     Ok(Some(note))
 }
 

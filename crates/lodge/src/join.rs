@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, error::ErrorKind};
 use lodge_host::{Host, LogError, SyncPolicy};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
@@ -32,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10).saturating_add(keyring::PATIENCE);
 /// How long standard input may be silent before the person is told what Lodge waits for.
 const SILENCE: Duration = Duration::from_secs(2);
+/// Time limit for standard input to begin, if there is a message without it.
+const FIRST_INPUT: Duration = Duration::from_secs(5);
 
 /// The request with which a program comes to a running host.
 #[derive(Serialize, Deserialize)]
@@ -200,8 +203,11 @@ pub(crate) async fn editor(home: &Path) -> Result<ExitCode> {
 pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> Result<ExitCode> {
     let input = match &command {
         Command::Run(args) => {
-            let input = piped_input()?;
-            if args.prompt.join("").trim().is_empty() && input.trim().is_empty() {
+            // Without a message, the input is the message.
+            let is_given = args.prompt.iter().any(|word| !word.trim().is_empty());
+            let waits = !is_given || args.prompt.last().is_some_and(|word| word == run::WAIT);
+            let input = piped_input(waits)?;
+            if run::prompt(&args.prompt, &input).trim().is_empty() {
                 let nothing = "No message. Give one, as in `lodge run \"hello\"`, or pipe one in.";
                 Cli::command().error(ErrorKind::MissingRequiredArgument, nothing).exit();
             }
@@ -227,6 +233,31 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
     }
 }
 
+/// Has the running host read its models again. False if none runs.
+pub(crate) async fn reload(home: &Path) -> Result<bool> {
+    let hello = Hello {
+        args: vec!["reload".into()],
+        ..Hello::new(String::new())
+    };
+    let Some(stream) = connect(home, &hello).await? else {
+        return Ok(false);
+    };
+    let mut lines = BufReader::new(stream).lines();
+    let mut complaint = String::new();
+    while let Some(line) = lines.next_line().await? {
+        match serde_json::from_str(&line)? {
+            Shown::Out(_) => {}
+            Shown::Err(text) => complaint.push_str(&text),
+            Shown::Exit(0) => return Ok(true),
+            Shown::Exit(_) => break,
+        }
+    }
+    bail!(
+        "The running host cannot use the new settings: {}",
+        complaint.trim().trim_start_matches("error: ")
+    )
+}
+
 /// Waits until MCP servers are installed, because they end with this process.
 async fn installed() {
     let mut installations = lodge_host::mcp::installations();
@@ -234,7 +265,7 @@ async fn installed() {
         return;
     }
     eprintln!(
-        "Waiting until MCP servers are installed (Ctrl-C stops that, and the next start may fail because of it)…"
+        "Waiting for MCP servers to finish installing. Ctrl-C cancels; a half-finished install may break the next start."
     );
     tokio::select! {
         _ = installations.wait_for(|installations| *installations == 0) => {}
@@ -242,10 +273,19 @@ async fn installed() {
     }
 }
 
-/// All of standard input, unless it is a terminal.
-fn piped_input() -> Result<String> {
+/// All of standard input, unless it is a terminal. Programs that start others often leave an input open to which nothing ever
+/// comes. So input that does not begin in time is left out, and the person is told, unless `waits`.
+fn piped_input(waits: bool) -> Result<String> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
+        return Ok(String::new());
+    }
+    if !waits && !begins(&stdin, FIRST_INPUT) {
+        eprintln!(
+            "warning: nothing came on standard input within {} s, so the message is sent without it. To wait longer, end the \
+             message with `-`; to send no input, add `< /dev/null`.",
+            FIRST_INPUT.as_secs()
+        );
         return Ok(String::new());
     }
     let (done, ended) = std::sync::mpsc::channel::<()>();
@@ -263,6 +303,16 @@ fn piped_input() -> Result<String> {
         Err(error) => Err(error).context("Cannot read standard input"),
         Ok(_) => String::from_utf8(bytes).context("Standard input is not UTF-8 text"),
     }
+}
+
+/// Whether input, or its end, comes in time.
+fn begins(input: &impl std::os::fd::AsFd, patience: Duration) -> bool {
+    let patience = Timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    // What cannot be waited for is read at once.
+    poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&patience)) != Ok(0)
 }
 
 /// Shows the output of a command in the running host, and sends it the person's input.

@@ -25,7 +25,7 @@ const SERVICE: &str = "lodge";
 pub(crate) fn store(account: &str, key: &str) -> Result<()> {
     ensure!(
         !key.contains(['\n', '"', '\\']),
-        "The key has letters that a keyring's program cannot take"
+        "The key has characters that the keyring program cannot store"
     );
     if cfg!(target_os = "macos") {
         // On its standard input, so that no list of processes shows it.
@@ -94,7 +94,7 @@ fn find(account: &str) -> Result<String> {
         false => run("secret-tool", &["lookup", "service", SERVICE, "account", account], "")?,
     };
     let key = key.trim_end_matches('\n');
-    ensure!(!key.is_empty(), "It does not exist");
+    ensure!(!key.is_empty(), "The key was not found in the keyring");
     Ok(key.to_owned())
 }
 

@@ -115,7 +115,7 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
         tokio::time::sleep(LOOK).await;
     };
     let pid = i32::try_from(note.pid).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.context("host.json names no process")?;
+    let pid = pid.context("host.json has no process id")?;
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
     let patience = Instant::now() + STOP;

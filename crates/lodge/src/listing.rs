@@ -1,11 +1,13 @@
 //! The lines of `lodge sessions list`, cut to the terminal's width.
 
 use std::{
+    fs::{File, TryLockError},
     io::{IsTerminal, Read, Seek, SeekFrom},
     path::Path,
 };
 
 use lodge_events::{Event, LodgeRewound, Payload};
+use lodge_host::Progress;
 
 use crate::view::{plain, shorten};
 
@@ -29,7 +31,7 @@ impl Row<'_> {
     /// The line, at most `width` columns wide.
     pub(crate) fn line(&self, width: usize) -> String {
         let id: String = self.id.chars().take(SHORT_ID).collect();
-        let head = format!("{id:<SHORT_ID$}  {:<11}  {:>4}  ", self.state, self.age);
+        let head = format!("{id:<SHORT_ID$}  {:<12}  {:>4}  ", self.state, self.age);
         let room = width.saturating_sub(head.chars().count());
         let directory = end_of(&self.directory, (room * 2 / 5).clamp(8, 40));
         let column = (room * 2 / 5).clamp(8, 24);
@@ -84,8 +86,8 @@ fn end_of(text: &str, longest: usize) -> String {
     }
 }
 
-/// The state of a session according to the last event of its log. Without a host, nothing is running.
-pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
+/// The state of a session according to the last event of its log, and whether some process runs a turn in it.
+pub(crate) fn state(dir: &Path, progress: Progress) -> &'static str {
     let last = last_event(&dir.join("events.jsonl"));
     let within = last.is_some_and(|event| match (event.payload(), event.kind()) {
         // A person's own command ends the work.
@@ -93,16 +95,22 @@ pub(crate) fn state(dir: &Path, host: bool) -> &'static str {
         (_, "user.message" | "assistant.turn_start" | "assistant.message" | "assistant.reasoning") => true,
         (_, kind) => kind.starts_with("tool.") || kind.ends_with(".requested"),
     });
-    match (within, host) {
-        (false, _) => "idle",
-        (true, true) => "working",
-        (true, false) => "interrupted",
+    match (within, is_leased(dir), progress) {
+        (false, ..) => "idle",
+        (true, false, _) => "interrupted",
+        (true, true, Progress::Asking) => "needs answer",
+        (true, true, _) => "working",
     }
+}
+
+/// Whether a process runs a turn in a session: it holds a lock on the session's directory meanwhile.
+fn is_leased(dir: &Path) -> bool {
+    File::open(dir).is_ok_and(|dir| matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The last event of the chain near the end of a log.
 fn last_event(log: &Path) -> Option<Event> {
-    let mut file = std::fs::File::open(log).ok()?;
+    let mut file = File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut tail = Vec::new();

@@ -32,6 +32,7 @@ pub(crate) fn is_for_host(command: &Command) -> bool {
     matches!(
         command,
         Command::Run(_)
+            | Command::Reload
             | Command::Import { .. }
             | Command::Sessions(
                 SessionsCommand::Fork { .. }
@@ -46,6 +47,7 @@ pub(crate) fn is_for_host(command: &Command) -> bool {
 pub(crate) async fn execute(host: &Host, command: Command, input: &str, console: &mut Console) -> Result<u8> {
     match command {
         Command::Run(args) => run::run(host, args, input, console).await,
+        Command::Reload => setup::reload_models(host).await.map(|()| 0),
         Command::Import { paths } => history::import(host, &paths, console),
         Command::Sessions(SessionsCommand::Fork { id, at, name }) => history::fork(host, &id, at, name, console).await,
         Command::Sessions(SessionsCommand::Rewind {
@@ -99,7 +101,7 @@ impl LocalClients {
 
     async fn serve_client(&self, mut stream: UnixStream, admission: Admission) {
         let Ok(Ok(hello)) = timeout(HELLO, read_hello(&mut stream)).await else {
-            let why = "it did not send a request that this version understands in time";
+            let why = "no valid request arrived in time";
             return turn_away(stream, reply(&Reply::Refused(why.into())).as_bytes()).await;
         };
         let (host, request) = match self.understand(&hello) {

@@ -41,7 +41,7 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 
 use crate::cli::{Cli, Command, ServeArgs};
 
@@ -81,7 +81,9 @@ fn main() -> ExitCode {
         eprintln!("error: LODGE_HOME is empty. Unset it, or set it to a directory.");
         return ExitCode::from(2);
     }
-    finish(dispatch(Cli::parse()))
+    let given = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    finish(dispatch(cli, ServeArgs::are_given(&given)))
 }
 
 fn finish(result: Result<ExitCode>) -> ExitCode {
@@ -114,7 +116,8 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
     lodge_terminal::plain(&text)
 }
 
-fn dispatch(cli: Cli) -> Result<ExitCode> {
+/// Runs the command. `for_host` says that the command line has options of a host.
+fn dispatch(cli: Cli, for_host: bool) -> Result<ExitCode> {
     let home = setup::home_path(cli.global.home.as_deref());
     let file = match (&cli.command, &home) {
         (Some(Command::Serve(args)), Ok(home)) if args.background || args.log_to_home => {
@@ -127,7 +130,13 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         None => logging::log_to_stderr(&cli.global.log_level),
     }
     match cli.command {
-        None if cli.resume.is_some() || is_conversation() => block_on(attach::converse(&home?, cli.resume)),
+        None if cli.resume.is_some() && for_host => {
+            let both = "`--resume` opens a conversation; it cannot be used with options of a host.";
+            Cli::command().error(ErrorKind::ArgumentConflict, both).exit()
+        }
+        None if cli.resume.is_some() || (is_at_terminal() && !for_host) => {
+            block_on(attach::converse(&home?, cli.resume))
+        }
         None => serve(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
         Some(Command::Serve(args)) if args.stop => block_on(launch::stop(&home?)),
         Some(Command::Serve(args)) => {
@@ -159,7 +168,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Backup(args)) => backup::backup(&home?, &args),
         Some(Command::Restore(args)) => backup::restore(&home?, &args),
         Some(Command::Export { id, format, output }) => history::export(&home?, &id, format, output.as_deref()),
-        Some(Command::Run(_) | Command::Import { .. }) => unreachable!("they are for a host"),
+        Some(Command::Run(_) | Command::Reload | Command::Import { .. }) => unreachable!("they are for a host"),
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => block_on(serve::models(&home?)),
@@ -186,10 +195,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Whether `lodge` alone means a conversation: somebody sits at a terminal and says nothing of how a host shall listen.
-fn is_conversation() -> bool {
-    let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    person && !ServeArgs::are_given(std::env::args_os().skip(1))
+/// Whether a person started the program at a terminal.
+fn is_at_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 /// Runs something to its end. A thread that still waits, for a line to be typed or for another program, does not hold this one.

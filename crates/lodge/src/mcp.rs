@@ -119,7 +119,7 @@ pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
             let tools = count(tools, "tool");
             let left_out = match server.left_out.as_slice() {
                 [] => String::new(),
-                names => format!("; not offered, because they only run as tasks: {}", names.join(", ")),
+                names => format!("; unsupported (task-only): {}", names.join(", ")),
             };
             format!("✓ {name} answers and has {tools}{left_out}")
         }

@@ -53,8 +53,41 @@ fn tell_failed_servers(session: &Session, view: &mut View<'_>) -> io::Result<()>
 
 /// Runs `lodge run`. `input` is the piped input.
 pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut Console) -> Result<u8> {
+    let (session, approvals) = open(host, &args).await?;
+    let turn = turn(host, &args, input, console, &session, &approvals).await;
+    // However it ended.
+    approvals.give_back(&session).await?;
+    turn
+}
+
+/// The approval mode of one run.
+struct Approvals {
+    /// The mode that an option asked for, and the session's own.
+    lent: Option<(Approval, Approval)>,
+}
+
+impl Approvals {
+    /// Gives the session its own mode again, unless somebody changed it meanwhile.
+    async fn give_back(&self, session: &Session) -> Result<()> {
+        if let Some((lent, own)) = self.lent
+            && session.settings().approval == lent
+        {
+            session.configure(Change::Approval(own)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends the message and shows the turn.
+async fn turn(
+    host: &Host,
+    args: &RunArgs,
+    input: &str,
+    console: &mut Console,
+    session: &Session,
+    approvals: &Approvals,
+) -> Result<u8> {
     let text = prompt(&args.prompt, input);
-    let session = open(host, &args).await?;
     let interactive = !args.json && console.terminal.has_person();
     let client = ClientSpec {
         name: "lodge run".into(),
@@ -98,7 +131,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     let mut servers_told = false;
     'turn: loop {
         while let Some((request, answer)) = asker.answer() {
-            answer_question(&session, &mut view, &request, answer).await?;
+            answer_question(session, &mut view, &request, answer).await?;
         }
         if let Some(question) = asker.unseen() {
             view.question(question)?;
@@ -107,7 +140,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
         }
         view.waits(asker.is_asking());
         if let Err(error) = view.flush().await {
-            return stop_quietly(&session, error).await;
+            return stop_quietly(session, error).await;
         }
         let due = view.due();
         let frame = async { tokio::time::sleep_until(due.unwrap_or_else(Instant::now)).await };
@@ -117,13 +150,13 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
                 let Some(batch) = batch else { break };
                 for event in batch {
                     if let Err(error) = view.show(&event) {
-                        return stop_quietly(&session, error).await;
+                        return stop_quietly(session, error).await;
                     }
                     asker.take(&event);
                     match event.payload() {
                         // By now the servers are connected, or have failed.
                         Payload::AssistantTurnStart(_) if !std::mem::replace(&mut servers_told, true) => {
-                            tell_failed_servers(&session, &mut view)?;
+                            tell_failed_servers(session, &mut view)?;
                         }
                         Payload::SessionError(_) => exit = Exit::Failed,
                         Payload::SessionWarning(warning)
@@ -149,7 +182,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
                 }
                 Heard::Resized(size) => view.resized(size),
                 Heard::End => asker.end(),
-                Heard::Gone => return stop_quietly(&session, std::io::ErrorKind::BrokenPipe.into()).await,
+                Heard::Gone => return stop_quietly(session, std::io::ErrorKind::BrokenPipe.into()).await,
                 Heard::Interrupt => {
                     interrupts += 1;
                     if interrupts > 1 {
@@ -160,6 +193,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
             },
         }
     }
+    approvals.give_back(session).await?;
     if args.json && session.clients() <= 1 {
         // No other client has it open, so it ends here, and `--json` is complete.
         host.close(session.id()).await;
@@ -174,14 +208,17 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     Ok(exit as u8)
 }
 
+/// As the last word of the message: standard input is waited for, however long it takes.
+pub(crate) const WAIT: &str = "-";
+
 /// The words of the command line, followed by the piped input.
-fn prompt(words: &[String], input: &str) -> String {
-    let words = words.join(" ");
-    let words = match words.as_str() {
-        "-" => "",
-        words => words.trim(),
+pub(crate) fn prompt(words: &[String], input: &str) -> String {
+    let words = match words {
+        [words @ .., last] if last == WAIT => words,
+        words => words,
     };
-    match (words, input.trim()) {
+    let words = words.join(" ");
+    match (words.trim(), input.trim()) {
         (words, "") => words.to_owned(),
         ("", _) => input.to_owned(),
         (words, _) => format!("{words}\n\n{input}"),
@@ -209,15 +246,16 @@ async fn stop_quietly(session: &Session, error: std::io::Error) -> Result<u8> {
     }
 }
 
-async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
+async fn open(host: &Host, args: &RunArgs) -> Result<(Session, Approvals)> {
     let model = args.model.clone().map_or(ModelChoice::Default, ModelChoice::Named);
-    let approval = match (args.yolo, args.approve) {
-        (true, _) | (_, ApprovalArg::All) => Approval::ApproveAll,
-        (_, ApprovalArg::Safe) => Approval::AutoSafe,
-        (_, ApprovalArg::Edits) => Approval::AutoEdit,
-        (_, ApprovalArg::Ask) => Approval::Ask,
-        (_, ApprovalArg::None) => Approval::DenyAll,
-    };
+    let asked = args.yolo.then_some(ApprovalArg::All).or(args.approve);
+    let asked = asked.map(|mode| match mode {
+        ApprovalArg::All => Approval::ApproveAll,
+        ApprovalArg::Safe => Approval::AutoSafe,
+        ApprovalArg::Edits => Approval::AutoEdit,
+        ApprovalArg::Ask => Approval::Ask,
+        ApprovalArg::None => Approval::DenyAll,
+    });
     let mode = args.mode.map(|mode| match mode {
         ModeArg::Interactive => Mode::Interactive,
         ModeArg::Plan => Mode::Plan,
@@ -228,14 +266,13 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
         bail!("{} is not a directory.", cwd.display());
     }
     let cwd = cwd.map(std::fs::canonicalize).transpose()?;
-    match &args.resume {
+    let session = match &args.resume {
         Some(wanted) => {
             let id = crate::sessions::find_for(host, wanted)?;
             let resume = Resume {
                 model,
                 reasoning_effort: args.reasoning_effort.clone(),
                 cwd,
-                approval: Some(approval),
                 streaming: Some(true),
                 ..Resume::default()
             };
@@ -243,20 +280,26 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
             if let Some(mode) = mode {
                 session.configure(Change::Mode(mode)).await?;
             }
-            Ok(session)
+            session
         }
-        None => Ok(host
-            .create(NewSession {
+        None => {
+            host.create(NewSession {
                 model,
                 reasoning_effort: args.reasoning_effort.clone(),
                 cwd,
-                approval,
                 mode: mode.unwrap_or_default(),
                 client_name: Some("lodge".into()),
                 ..NewSession::default()
             })
-            .await?),
+            .await?
+        }
+    };
+    let own = session.settings().approval;
+    let lent = asked.filter(|asked| *asked != own).map(|asked| (asked, own));
+    if let Some((asked, _)) = lent {
+        session.configure(Change::Approval(asked)).await?;
     }
+    Ok((session, Approvals { lent }))
 }
 
 /// Prints one event as it is.

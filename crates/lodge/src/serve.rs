@@ -474,7 +474,7 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     for found in models.discover().await {
         if let Err(error) = found.models {
             failed = true;
-            eprintln!("{}: {error}", found.provider);
+            eprintln!("error: {}: {error}", found.provider);
         }
     }
     let default = models.default_model();

@@ -15,7 +15,6 @@ use lodge_log::{Damage, Findings, Position, Store};
 use crate::{
     cli::{CheckArgs, SessionsCommand},
     console::Console,
-    host_file,
     listing::{self, Row, count},
     view::{cut, plain, shorten},
 };
@@ -131,7 +130,6 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
     }
     let width = listing::width();
-    let host = host_file::running(home.path()).ok().flatten().is_some();
     for session in page.sessions {
         if json {
             writeln!(out, "{}", as_json(&session))?;
@@ -140,7 +138,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         let title = session.title().unwrap_or_else(|| "(no messages)".into());
         let row = Row {
             id: &session.id,
-            state: state(&session, host),
+            state: state(&session),
             age: listing::age(session.modified, jiff::Timestamp::now()),
             directory: listing::directory(session.cwd.as_deref()),
             title: &one_line(&title, 200),
@@ -151,11 +149,12 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
 }
 
 /// The state of a session, from its log or as another host reports it.
-fn state(session: &SessionSummary, host: bool) -> &'static str {
+fn state(session: &SessionSummary) -> &'static str {
     match session.progress {
-        _ if session.log_bytes > 0 => listing::state(&session.dir, host),
+        _ if session.log_bytes > 0 => listing::state(&session.dir, session.progress),
         Progress::Idle => "idle",
-        Progress::Working | Progress::Running | Progress::Asking => "working",
+        Progress::Working | Progress::Running => "working",
+        Progress::Asking => "needs answer",
         Progress::Failed => "interrupted",
     }
 }
@@ -311,7 +310,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
             let home = match held.take() {
                 Some(home) => home,
                 None => Home::open(home, HomeOptions::default())
-                    .context("A log is repaired while no host runs; `lodge serve --stop` stops it")?,
+                    .context("Stop the host first (`lodge serve --stop`), then repair")?,
             };
             let repaired = held.insert(home).sessions().fix(id)?.repaired;
             let told = repaired.map_or_else(|| report.findings.to_string(), |repair| repair.to_string());

@@ -237,13 +237,7 @@ pub(crate) fn host_with(
     };
     lodge_tools::hide_variables([crate::notify::VARIABLE.to_owned()]);
     lodge_tools::hide_variables(lodge_telemetry::CREDENTIAL_VARIABLES.map(str::to_owned));
-    lodge_tools::hide_variables(
-        config
-            .models
-            .providers
-            .iter()
-            .filter_map(|entry| entry.api_key_env.clone()),
-    );
+    hide_keys(&config);
     lodge_tools::hand_on_no_ignored_signals();
     let home = Home::open(home, options)?;
     let config_of_host = HostConfig {
@@ -258,6 +252,20 @@ pub(crate) fn host_with(
     host.add_mcp_servers(config.mcp.servers());
     host.keep_memories(config.memory);
     Ok(host)
+}
+
+/// Keeps the variables with keys of models from programs.
+fn hide_keys(config: &Config) {
+    let providers = config.models.providers.iter();
+    lodge_tools::hide_variables(providers.filter_map(|entry| entry.api_key_env.clone()));
+}
+
+/// Reads the models again for a running host. Its variables are those it was started with.
+pub(crate) async fn reload_models(host: &Host) -> Result<()> {
+    let config = config(host.home().path())?;
+    let models = models(&config, &Environment::default())?;
+    hide_keys(&config);
+    Ok(host.use_models(models).await?)
 }
 
 /// How commands are kept from doing harm. Turned off or not, those that nobody approved are jailed.

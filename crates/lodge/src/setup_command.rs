@@ -13,9 +13,9 @@ use lodge_files::replace;
 use lodge_models::ModelsConfig;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
-use crate::{keyring, launch, serve::print_line, setup};
+use crate::{join, keyring, serve::print_line, setup};
 
-/// Local servers and the ports that they listen on unless told otherwise.
+/// Local servers, and the ports on which they listen by default.
 const LOCAL: [(&str, u16); 5] = [
     ("Ollama", 11434),
     ("LM Studio", 1234),
@@ -23,6 +23,8 @@ const LOCAL: [(&str, u16); 5] = [
     ("vLLM", 8000),
     ("LocalAI", 8081),
 ];
+/// Names other local servers, as in `Ollama=11434,vLLM=8000`.
+const LOCAL_VARIABLE: &str = "LODGE_LOCAL_SERVERS";
 /// How long a port of this machine is knocked at, and a list of models waited for.
 const KNOCK: Duration = Duration::from_millis(300);
 const LISTING: Duration = Duration::from_secs(20);
@@ -108,13 +110,15 @@ pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
         )),
         false => print_line(&format!("Saved to {}, readable only by you.", path.display())),
     }
-    if crate::host_file::running(home)?.is_some()
-        && yes(
-            "A host is running and uses the new model after a restart. Stop it now?",
-            true,
-        )?
-    {
-        return launch::stop(home).await;
+    for name in ["LODGE_MODEL", "COPILOT_MODEL"] {
+        if let Some(other) = std::env::var(name).ok().filter(|value| !value.trim().is_empty()) {
+            print_line(&format!(
+                "{name} is set to {other:?} here, and overrides this default until you unset it."
+            ));
+        }
+    }
+    if join::reload(home).await? {
+        print_line("The running host uses it from now on.");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -223,17 +227,29 @@ async fn choose_provider() -> Result<Option<Provider>> {
         print_line("An address begins with http:// or https://.");
         return Ok(None);
     }
-    let kind = match yes("Does it speak Anthropic's API, rather than OpenAI's?", false)? {
+    let kind = match yes("Is this an Anthropic API? (n: OpenAI-compatible)", false)? {
         true => "anthropic",
         false => "openai",
     };
     Ok(Some(Provider::new("own", kind, &base_url, true)))
 }
 
-/// Those that listen on the usual ports.
+/// The local servers to look for.
+fn known_servers() -> Vec<(String, u16)> {
+    match std::env::var(LOCAL_VARIABLE) {
+        Ok(named) => named
+            .split(',')
+            .filter_map(|server| server.split_once('='))
+            .filter_map(|(name, port)| Some((name.to_owned(), port.parse().ok()?)))
+            .collect(),
+        Err(_) => LOCAL.map(|(name, port)| (name.to_owned(), port)).to_vec(),
+    }
+}
+
+/// The local servers that listen.
 async fn local_servers() -> Vec<Provider> {
     let mut found = Vec::new();
-    for (name, port) in LOCAL {
+    for (name, port) in known_servers() {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let knocked = tokio::time::timeout(KNOCK, tokio::net::TcpStream::connect(address)).await;
         if matches!(knocked, Ok(Ok(_))) {
@@ -336,9 +352,11 @@ fn try_out(provider: &Provider, key: &str, model: &str) -> Result<()> {
         replace(&home.join("lodge.toml"), config.as_bytes())?;
         let program = crate::launch::program()?;
         let said = std::process::Command::new(program)
-            .args(["run", "--approve", "none", "Answer with the single word: ready"])
+            .args(["run", "--approve", "none", "--model"])
+            // By name: variables may choose another default.
+            .arg(format!("{}/{model}", provider.name))
+            .arg("Answer with the single word: ready")
             .env("LODGE_HOME", &home)
-            .env_remove("LODGE_MODEL")
             .env(TRIED, key)
             .current_dir(&home)
             .stdin(std::process::Stdio::null())

@@ -62,7 +62,7 @@ alone("agents, skills and MCP servers are listed and switched by commands", asyn
   const give = async (name, input) => (await chat.rpc.commands.invoke({ name, input })).text;
 
   assert.equal(await give("agents"), "- `poet`: Writes verse\n");
-  assert.match(await give("agents", "poet"), /`poet` answers from now on/);
+  assert.match(await give("agents", "poet"), /Switched to `poet`/);
   assert.match(await give("agents"), /`poet` \(answers now\)/);
   assert.equal((await chat.rpc.agent.getCurrent()).agent.name, "poet");
   await give("agents", "none");

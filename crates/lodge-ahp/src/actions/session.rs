@@ -17,7 +17,7 @@ use crate::{
     customizations::{self, ServerRequest},
     face::Inner,
     load::branching_of,
-    session_config::{Branching, Isolation},
+    session_config::{APPROVALS, Branching, Isolation, approval_named},
     talk::{Effect, Setting},
     version::Dialect,
 };
@@ -171,13 +171,14 @@ fn config(
     let replaces = changed.replace == Some(true);
     let mut wanted = changed.config.clone();
     if replaces {
-        // What is not named any more goes back to what it is by default, and where a session works cannot be taken away.
+        // What is not named any more goes back to what it is by default. Where a session works cannot be taken away, and how its
+        // approval mode is called follows that.
         for (key, default) in defaults(dispatch) {
             if !wanted.contains_key(key) && known(key).is_some() {
                 wanted.insert(key.to_owned(), default);
             }
         }
-        for key in ["isolation", "branch"] {
+        for key in ["isolation", "branch", APPROVALS] {
             if let Some(value) = known(key).filter(|_| !changed.config.contains_key(key)) {
                 changed.config.insert(key.to_owned(), value.clone());
             }
@@ -241,6 +242,10 @@ fn setting(
             Some("autoApprove") => Ok(Setting::Approval(Approval::ApproveAll)),
             _ => Err(wrong()),
         },
+        APPROVALS => {
+            let approval = value.as_str().and_then(approval_named).ok_or_else(wrong)?;
+            Ok(Setting::Approval(approval))
+        }
         "model" => {
             let id = value.as_str().ok_or_else(wrong)?;
             let known = dispatch.face.host.models().resolve(Some(id)).is_ok();

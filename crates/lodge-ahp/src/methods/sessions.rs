@@ -369,7 +369,7 @@ impl NewSession<'_> {
             git_root: git.root,
             chat: &chat,
             mode: wanted.mode.as_str(),
-            auto_approve: wanted.approval == Approval::ApproveAll,
+            approval: wanted.approval,
             model: Some(model.unwrap_or_else(|| face.host.models().default_model().to_owned())),
             branching: wanted.branching.clone(),
             lifecycle: SessionLifecycle::Creating,

@@ -1,5 +1,5 @@
-//! What the protocol has no word for and people want to see and do in a session: what the agent has noted to do, and signing in to
-//! an MCP server.
+//! What the protocol has no word for and people want to see and do in a session: what the agent has noted to do, signing in to an
+//! MCP server, stopping a sub-agent.
 
 use lodge_host::{Session, mcp::LoginOptions};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,31 @@ pub(super) async fn sign_in(request: &Request<'_>) -> RpcResult {
     let begun = session.mcp_login(&params.server, LoginOptions::default(), false).await;
     let url = begun.map_err(|error| RpcError::params(error.to_string()))?;
     rpc::ok(ToOpen { url })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stop {
+    channel: String,
+    tool_call_id: String,
+}
+
+#[derive(Serialize)]
+struct Stopped {
+    stopped: bool,
+}
+
+/// Stops the sub-agent that a tool call started, whether the call waits for it or not.
+pub(super) async fn stop(request: &Request<'_>) -> RpcResult {
+    let params: Stop = rpc::params(request.params)?;
+    let session = session(request, &params.channel).await?;
+    let mut tasks = session.tasks().into_iter();
+    let task = tasks.find(|task| task.tool_call_id == params.tool_call_id);
+    let stopped = match task {
+        Some(task) => session.cancel_task(&task.id).await,
+        None => false,
+    };
+    rpc::ok(Stopped { stopped })
 }
 
 /// The session behind a channel: a session's own, or that of one of its chats.

@@ -7,10 +7,12 @@ use ahp_types::{
     },
     state::ErrorInfo,
 };
-use lodge_events::{ApprovalMode, Event, Payload};
+use lodge_events::{Event, Payload};
+use lodge_host::Approval;
 use serde_json::{Value, json};
 
 use super::{Projector, Scope, Step, answers::markdown, error_info, object, turns::End};
+use crate::session_config::approval_values;
 
 impl Projector {
     pub(super) fn take(&mut self, event: &Event) {
@@ -127,8 +129,10 @@ impl Projector {
                 self.config(json!({ "model": changed.new_model }));
             }
             Payload::LodgeApproval(approval) => {
-                let all = approval.mode == ApprovalMode::ApproveAll;
-                self.config(json!({ "autoApprove": if all { "autoApprove" } else { "default" } }));
+                // One action for each: a client that set one of them waits for just that.
+                for (key, value) in approval_values(Approval::from(&approval.mode)) {
+                    self.config(json!({ key: value }));
+                }
             }
             Payload::SystemNotification(note) => {
                 let content = note.content.replace("<system_notification>", "");

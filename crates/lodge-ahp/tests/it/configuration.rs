@@ -394,6 +394,42 @@ async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
 }
 
 #[tokio::test]
+async fn an_approval_mode_is_set_and_seen_by_its_own_name() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    for (name, approval, known) in [
+        ("ask", Approval::Ask, "default"),
+        ("all", Approval::ApproveAll, "autoApprove"),
+        ("edits", Approval::AutoEdit, "default"),
+        ("none", Approval::DenyAll, "default"),
+        ("safe", Approval::AutoSafe, "default"),
+    ] {
+        let set = json!({ "type": "session/configChanged", "config": { "lodge.approvals": name } });
+        a.accepted(&session, set).await;
+        a.turn(&chat, &format!("t-{name}"), "say on").await;
+        for crash in [false, true] {
+            if crash {
+                house = house.crash().await;
+                a = house.client("a").await;
+            }
+            let values = a.subscribe(&session).await["state"]["config"]["values"].clone();
+            let shown = (&values["lodge.approvals"], &values["autoApprove"]);
+            assert_eq!(shown, (&json!(name), &json!(known)), "crash: {crash}");
+            assert_eq!(
+                house.host.live(&uuid(1)).unwrap().settings().approval,
+                approval,
+                "{name}, crash: {crash}"
+            );
+        }
+        a.subscribe(&chat).await;
+    }
+    let unknown = json!({ "type": "session/configChanged", "config": { "lodge.approvals": "never" } });
+    a.refused(&session, unknown).await;
+}
+
+#[tokio::test]
 async fn a_configuration_can_be_replaced() {
     let house = house().await;
     let mut a = house.client("a").await;
@@ -409,15 +445,16 @@ async fn a_configuration_can_be_replaced() {
     assert_eq!(values(&mut a).await["mode"], "plan");
     a.accepted(&session, change(json!({ "autoApprove": "default" }), true))
         .await;
-    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    let kept = json!({ "autoApprove": "default", "lodge.approvals": "safe" });
+    assert_eq!(values(&mut a).await, kept);
     // What is not named any more is what it is when nobody chose: for the agent, too.
     a.turn(&chat, "t2", "say again").await;
     let settings = house.host.live(&uuid(1)).unwrap().settings();
     assert_eq!(settings.mode, lodge_host::Mode::Interactive);
     assert_eq!(settings.approval, lodge_host::Approval::AutoSafe);
-    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    assert_eq!(values(&mut a).await, kept);
     a.refused(&session, change(json!({ "colour": "red" }), true)).await;
-    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    assert_eq!(values(&mut a).await, kept);
     let told = seed
         .until(|message| {
             let action = &message["params"]["action"];

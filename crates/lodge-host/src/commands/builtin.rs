@@ -136,7 +136,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         "rewind",
         "[N] [chat]",
         false,
-        "Take back the last N messages and what they did to files; with `chat`, leave the files",
+        "Rewind the last N messages and their file changes; with `chat`, keep the files",
     ),
     (
         Builtin::Skills,
@@ -152,7 +152,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         true,
         "List the tools that the model may call",
     ),
-    (Builtin::Undo, "undo", "", false, "Restore what /rewind took back"),
+    (Builtin::Undo, "undo", "", false, "Undo the last /rewind"),
     (
         Builtin::Usage,
         "usage",
@@ -279,10 +279,7 @@ impl Session {
         let model = self.settings().model;
         let (size, window) = (self.context_size()?, model.context_window);
         if window == 0 {
-            return done(format!(
-                "{} keeps the conversation itself. How large its context is, is not known.",
-                model.name
-            ));
+            return done(format!("{} manages its own context; the size is unknown.", model.name));
         }
         done(format!(
             "About {} of {window} tokens ({}%): conversation {} in {}, system prompt {}, tools {}.",
@@ -441,7 +438,7 @@ impl Session {
             return done(lines.collect::<String>());
         }
         self.select_model(&host, input).await?;
-        done(format!("{input} answers from now on."))
+        done(format!("Switched to {input}."))
     }
 
     async fn work_in(&self, mode: Mode, task: &str) -> Result<Invoked, HostError> {
@@ -456,9 +453,7 @@ impl Session {
         let plan = tokio::fs::read_to_string(self.plan_path()).await.unwrap_or_default();
         done(match (mode, was == mode, plan.trim()) {
             (Mode::Plan, _, plan) if !plan.is_empty() => format!("The mode is plan. The plan so far:\n\n{plan}"),
-            (Mode::Plan, ..) => {
-                "The mode is plan. Say what to do; nothing is changed until you approve the plan.".into()
-            }
+            (Mode::Plan, ..) => "The mode is plan. Type a task; nothing is changed until you approve the plan.".into(),
             _ => format!("The mode is {}.", mode.as_str()),
         })
     }
@@ -483,12 +478,12 @@ impl Session {
         let point = count.checked_sub(1).and_then(|back| points.iter().rev().nth(back));
         let Some(point) = point else {
             return Err(HostError::Invalid(match points.len() {
-                0 => "There is no message to take back.".to_owned(),
-                most => format!("The number of messages to take back is 1 to {most}."),
+                0 => "Nothing to rewind.".to_owned(),
+                most => format!("You can rewind 1 to {most} messages."),
             }));
         };
         let rewound = self.rewind(point.event, files).await?;
-        let mut text = format!("Taken back to before “{}”.", short(&point.text));
+        let mut text = format!("Rewound to before “{}”.", short(&point.text));
         for path in &rewound.files.restored {
             let _ = write!(text, "\n- restored {}", path.display());
         }
@@ -503,7 +498,7 @@ impl Session {
         match self.undo_rewind().await? {
             None => done("There is nothing to restore."),
             Some(files) => {
-                let mut text = "Restored what was taken back.".to_owned();
+                let mut text = "Rewind undone.".to_owned();
                 for (path, why) in &files.skipped {
                     let _ = write!(text, "\n- {} is left alone: {why}", path.display());
                 }

@@ -23,12 +23,12 @@ impl Session {
             "" => {}
             "none" | "default" => {
                 self.select_agent(None).await?;
-                return Ok(Invoked::Done("The session's own agent answers from now on.".to_owned()));
+                return Ok(Invoked::Done("Switched to the default agent.".to_owned()));
             }
             name => {
                 self.select_agent(Some(name.to_owned())).await?;
                 return Ok(Invoked::Done(format!(
-                    "`{name}` answers from now on. `/agents none` leaves it."
+                    "Switched to `{name}`. `/agents none` switches back."
                 )));
             }
         }
@@ -53,7 +53,7 @@ impl Session {
         {
             let _ = writeln!(
                 text,
-                "- at work: `{}` ({}): {}",
+                "- running: `{}` ({}): {}",
                 task.id, task.agent_type, task.description
             );
         }

@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
-use lodge_agent::Secrets;
+use lodge_agent::{Secrets, Supply};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Position, Store};
 use lodge_mcp::{Configured, Logins};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{Environment, Memories, Tool, sandbox::SandboxLauncher};
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -74,7 +74,8 @@ pub struct Host(pub(crate) Arc<Inner>, pub(crate) Option<Arc<Caller>>);
 pub(crate) struct Inner {
     pub(crate) home: Home,
     keeper: Option<Arc<dyn Keeper>>,
-    models: Models,
+    /// The models now. Who keeps them hears when they are others.
+    models: watch::Sender<Models>,
     sandbox: Option<SandboxLauncher>,
     builtins: Arc<[Arc<dyn Tool>]>,
     logins: Arc<Logins>,
@@ -125,7 +126,7 @@ impl Host {
             logins: Arc::new(logins(config.home.path())),
             home: config.home,
             keeper,
-            models: config.models,
+            models: watch::Sender::new(config.models),
             sandbox: config.sandbox,
             builtins: lodge_tools::builtin().into(),
             mcp_servers: Mutex::default(),
@@ -238,7 +239,7 @@ impl Host {
         self.on_behalf_of(Caller {
             environment,
             cwd: self.cwd(),
-            models: self.models().clone(),
+            models: self.models(),
         })
     }
 
@@ -255,8 +256,26 @@ impl Host {
     }
 
     /// The models.
-    pub fn models(&self) -> &Models {
-        self.1.as_ref().map_or(&self.0.models, |caller| &caller.models)
+    pub fn models(&self) -> Models {
+        let own = || self.0.models.borrow().clone();
+        self.1.as_ref().map_or_else(own, |caller| caller.models.clone())
+    }
+
+    /// Tells when [`Host::use_models`] replaced the models.
+    pub fn models_changed(&self) -> watch::Receiver<Models> {
+        self.0.models.subscribe()
+    }
+
+    /// Replaces the models, after the configuration changed. Sessions for which nobody chose a model get the new default at
+    /// once, in the middle of a turn from its next call on; the others keep theirs.
+    pub async fn use_models(&self, models: Models) -> Result<(), HostError> {
+        self.0.models.send_replace(models);
+        let live: Vec<_> = self.0.live.lock().values().cloned().map(Session).collect();
+        let host = Self(self.0.clone(), None);
+        for session in live.iter().filter(|session| session.state().model.is_none()) {
+            session.supply(Supply::model(host.resolve_model(None)?)).await?;
+        }
+        Ok(())
     }
 
     /// The home directory.

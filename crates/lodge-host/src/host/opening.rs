@@ -12,6 +12,7 @@ use lodge_events::{
     SessionResume, SessionStart, SessionWarning, WorkingDirectoryContext,
 };
 use lodge_log::{About, LogError, Opened, Store};
+use lodge_models::Rehearsal;
 use lodge_tools::{
     SessionTools,
     changes::{self, Changes},
@@ -22,7 +23,7 @@ use uuid::Uuid;
 
 use super::{Host, Inner};
 use crate::{
-    HostError, Lifecycle, McpFiles, NewSession, Resume, Storage,
+    HostError, Lifecycle, McpFiles, ModelChoice, NewSession, Resume, Storage,
     hub::Hub,
     keeper,
     metrics::TurnClock,
@@ -93,7 +94,7 @@ impl Host {
                 producer: PRODUCER.into(),
                 copilot_version: self.0.version.clone(),
                 start_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
-                selected_model: Some(settings.model.info().id.clone()),
+                selected_model: chosen_model(&new.model, &settings),
                 reasoning_effort: settings.reasoning_effort.clone(),
                 auto_tier: settings.auto.tier.clone(),
                 context: Some(context),
@@ -417,6 +418,14 @@ fn of_fleet(id: &str) -> String {
          the other hosts. Name the fleet with --fleet or LODGE_FLEET, or take the session out of the fleet with \
          `lodge fleet export`. You can read and export the copy in this home."
     )
+}
+
+/// The model that a new session keeps. The rehearsal model is not kept when it only stands in for a model that nobody set up yet: the
+/// session follows the default then.
+fn chosen_model(choice: &ModelChoice, settings: &Settings) -> Option<String> {
+    let id = settings.model.info().id.clone();
+    let stands_in = matches!(choice, ModelChoice::Default) && id == Rehearsal::ID;
+    (!stands_in).then_some(id)
 }
 
 fn context_of(settings: &Settings) -> WorkingDirectoryContext {

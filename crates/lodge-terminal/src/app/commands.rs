@@ -2,13 +2,14 @@
 
 use ahp::ahp_types::{
     StateAction,
-    actions::{SessionConfigChangedAction, SessionTitleChangedAction},
+    actions::{ChatTurnResumeAction, SessionConfigChangedAction, SessionTitleChangedAction},
     state::ResponsePart,
 };
 use serde_json::Value;
 
 use super::{App, Effect, overlay::Overlay};
 use crate::{
+    client::mirror::{APPROVALS, APPROVALS_KEY, NO_APPROVALS, NOT_FAILED},
     plain::plain,
     theme::{Scheme, Theme},
     vim::Vim,
@@ -21,9 +22,14 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("model", "[ID]", "Choose a model"),
     ("mode", "[MODE]", "Choose how the agent works"),
     ("agent", "[NAME]", "Choose a custom agent"),
-    ("approvals", "[on|off]", "Ask before tools run, or approve everything"),
+    (
+        "approvals",
+        "[ask|safe|edits|all|none]",
+        "Choose what runs without approval",
+    ),
     ("steer", "TEXT", "Send a message into the running turn"),
     ("cancel", "", "Stop the running turn"),
+    ("retry", "", "Try the failed turn again"),
     ("tasks", "", "Show sub-agents, background work and the queue"),
     ("search", "", "Search the conversation"),
     ("copy", "", "Copy the last answer"),
@@ -56,10 +62,13 @@ impl App {
             ("agent", "") => self.pick_agent(),
             ("agent", wanted) => self.choose_agent(wanted),
             ("approvals", "") => self.pick_approvals(),
-            ("approvals", "on") => self.configure("autoApprove", "default".into()),
-            ("approvals", "off") => self.configure("autoApprove", "autoApprove".into()),
+            ("approvals", wanted) if APPROVALS.iter().any(|(mode, _)| *mode == wanted) => {
+                self.configure(APPROVALS_KEY, wanted.into());
+            }
+            ("approvals", _) => self.complain(NO_APPROVALS),
             ("steer", words) if !words.is_empty() => self.say(words, self.mirror.is_busy()),
             ("cancel", "") => self.cancel(),
+            ("retry", "") => self.retry(),
             ("tasks", "") => self.overlay = Some(Overlay::Tasks(0)),
             ("search", _) => self.search = Some(rest.to_owned()),
             ("copy", "") => self.copy(),
@@ -88,6 +97,18 @@ impl App {
             ("quit" | "exit" | "q", "") => self.effects.push(Effect::Leave(0)),
             // The rest is the host's, which says so when it does not know it.
             _ => self.say(text, false),
+        }
+    }
+
+    /// Has the agent go on with a turn that failed.
+    fn retry(&mut self) {
+        match self.mirror.failed_turn().map(str::to_owned) {
+            Some(turn_id) => {
+                let chat = self.mirror.chat.uri.clone();
+                self.dispatch(chat, StateAction::ChatTurnResume(ChatTurnResumeAction { turn_id }));
+                self.transcript.follow_end();
+            }
+            None => self.tell(NOT_FAILED),
         }
     }
 
@@ -121,6 +142,11 @@ impl App {
         self.mirror.session.state.config.as_ref()?.values.get(key)?.as_str()
     }
 
+    /// The approval mode.
+    pub(super) fn approvals(&self) -> &str {
+        self.mirror.approvals()
+    }
+
     pub(super) fn next_mode(&mut self) {
         let modes = ["interactive", "plan", "autopilot"];
         let now = self.setting("mode").unwrap_or(modes[0]);
@@ -134,12 +160,15 @@ impl App {
         let mut similar = ids.iter().filter(|id| id.contains(wanted));
         let only = similar.next().filter(|_| similar.next().is_none());
         match ids.iter().find(|id| *id == wanted).or(only).cloned() {
-            Some(id) => {
-                self.tell(&format!("{id} answers from the next message on."));
-                self.configure("model", id.as_str().into());
-            }
+            Some(id) => self.use_model(&id),
             None => self.complain(&format!("No single model matches {wanted:?}; /model lists them.")),
         }
+    }
+
+    /// Has another model answer in this session.
+    pub fn use_model(&mut self, id: &str) {
+        self.tell(&format!("Switched to {id}."));
+        self.configure("model", id.into());
     }
 
     fn copy(&mut self) {

@@ -9,7 +9,7 @@ use ratatui_core::{
     text::{Line, Span},
 };
 
-use super::{App, NOTE, Wire};
+use super::{App, DELETED, NOTE, Wire};
 use crate::{
     plain::plain_line,
     transcript::Look,
@@ -28,7 +28,7 @@ impl App {
         let area = buffer.area;
         (self.width, self.height) = (usize::from(area.width), usize::from(area.height));
         if self.width < 10 || self.height < 6 {
-            buffer.set_string(0, 0, "too small", self.theme.text);
+            buffer.set_string(0, 0, "Terminal too small", self.theme.text);
             return None;
         }
         if self.note.as_ref().is_some_and(|(_, since, _)| since.elapsed() > NOTE) {
@@ -109,10 +109,10 @@ impl App {
         ];
         let lines: &[&str] = match self.mirror.model() {
             Some("rehearsal") => &[
-                "No model is configured: the rehearsal model answers, offline and from a script.",
+                "No model is configured: you are using the built-in offline demo model.",
                 "/login sets up a real one; to try this one, say `hello`.",
             ],
-            _ => &["Say what to do. F1 shows keys and commands."],
+            _ => &["Type a task. F1 lists keys and commands."],
         };
         for line in lines {
             let line = vec![((*line).to_owned(), theme.text)];
@@ -140,8 +140,11 @@ impl App {
                 Span::styled("Search: ", theme.accent),
                 Span::styled(plain_line(query), theme.text),
                 Span::styled("▏", theme.accent),
-                Span::styled("  Enter goes on · Esc ends", theme.dim),
+                Span::styled("  Enter: next · Shift-Enter: previous · Esc: close", theme.dim),
             ]);
+        }
+        if self.deleted {
+            return Line::styled(fit(DELETED, self.width), theme.warning);
         }
         if let Some(note) = self.note_row().filter(|_| self.is_quiet()) {
             return note;
@@ -173,14 +176,14 @@ impl App {
             many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
         }
         if self.watches() {
-            pieces.push("a sub-agent's conversation, Esc returns".to_owned());
+            pieces.push("viewing a sub-agent · Esc to go back".to_owned());
         } else if self.mirror.is_busy() {
             pieces.push("Esc stops".to_owned());
         }
         if !self.panel.is_empty() && !self.panel.focused {
             pieces.push(match self.panel.len() {
-                1 => "1 question waits (Tab)".to_owned(),
-                many => format!("{many} questions wait (Tab)"),
+                1 => "1 open question (Tab)".to_owned(),
+                many => format!("{many} open questions (Tab)"),
             });
         }
         if !self.transcript.is_following() && self.transcript.more_below {
@@ -262,7 +265,7 @@ impl App {
         let theme = &self.theme;
         let (rows, row, column) = self.composer.place(self.editor_width());
         if self.composer.is_empty() {
-            let hint = fit("Say something · / commands · @ files · F1 help", self.editor_width());
+            let hint = fit("Type a message · / commands · @ files · F1 help", self.editor_width());
             let line = Line::from(vec![Span::styled("› ", theme.accent), Span::styled(hint, theme.dim)]);
             return (vec![line], (0, 2));
         }

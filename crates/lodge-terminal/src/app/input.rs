@@ -9,15 +9,19 @@ use ahp::ahp_types::{
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{App, Effect, Sent, Wire, overlay::Overlay};
+use super::{App, DELETED, Decision, Effect, Seek, Sent, Wire, overlay::Overlay};
 use crate::{
     keys::{self, Action},
+    panel::Means,
+    plain::shown_path,
     transcript::Look,
     vim::{Mode, Vim},
 };
 
 /// Within this time the second Ctrl-C leaves, and the second Esc goes back.
 const TWICE: Duration = Duration::from_secs(2);
+/// Letters that follow each other within this time are a message, not an answer.
+const BURST: Duration = Duration::from_millis(250);
 /// Endings of names of images.
 const IMAGES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 
@@ -44,8 +48,13 @@ impl App {
         if self.search.is_some() && self.search_key(key, action) {
             return;
         }
-        if self.panel.focused && !self.panel.is_empty() && self.question_key(key, action) {
-            return;
+        self.seek = None;
+        if self.panel.focused && !self.panel.is_empty() {
+            // What nobody has seen yet is not answered.
+            self.panel.focused = self.panel.front().is_some();
+            if self.panel.focused && self.question_key(key, action) {
+                return;
+            }
         }
         if self.menu.is_some() && self.menu_key(key) {
             return;
@@ -63,11 +72,12 @@ impl App {
         if let Some(overlay) = &mut self.overlay {
             return overlay.paste(text);
         }
-        if self.panel.focused && !self.panel.is_empty() {
-            return self.panel.paste(text);
+        if self.panel.focused && self.panel.front().is_some() && self.panel.paste(text) {
+            return;
         }
-        if let Some(path) = image_path(text) {
-            return self.effects.push(Effect::Attach(path));
+        self.panel.focused = false;
+        if let Some(paths) = image_paths(text) {
+            return self.effects.extend(paths.into_iter().map(Effect::Attach));
         }
         self.composer.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
         self.typed();
@@ -98,8 +108,8 @@ impl App {
             Some(Action::LineUp) => self.scroll(-1),
             Some(Action::LineDown) => self.scroll(1),
             Some(Action::Top) => {
-                self.transcript.jump_to_start();
-                self.older();
+                self.seek = Some(Seek::Beginning);
+                self.go_on_seeking();
             }
             Some(Action::Bottom) => self.transcript.follow_end(),
             Some(Action::Details) => {
@@ -150,8 +160,11 @@ impl App {
             return;
         }
         self.menu = None;
+        if self.deleted && !self.composer.text().starts_with('/') {
+            return self.tell(DELETED);
+        }
         if self.watches() {
-            return self.tell("This is a sub-agent's conversation. Esc returns to yours.");
+            return self.tell("You are viewing a sub-agent. Press Esc to go back.");
         }
         if let Some(vim) = &mut self.vim {
             *vim = Vim::default();
@@ -194,7 +207,7 @@ impl App {
     /// Stops the running turn.
     pub(super) fn cancel(&mut self) {
         if self.watches() {
-            return self.tell("This is a sub-agent's conversation. Esc returns to yours.");
+            return self.tell("You are viewing a sub-agent. Press Esc to go back.");
         }
         let Some(turn) = &self.mirror.chat.state.active_turn else {
             return self.tell("Nothing is running.");
@@ -245,17 +258,75 @@ impl App {
 
     /// Asks for earlier turns when the beginning of what is known is on the screen.
     fn older(&mut self) {
-        if !self.transcript.at_top || self.loading || self.wire == Wire::Away {
-            return;
+        if self.transcript.at_top {
+            self.load_older();
+        }
+    }
+
+    /// Asks for earlier turns. False when there are none.
+    fn load_older(&mut self) -> bool {
+        if self.loading || self.wire == Wire::Away {
+            return true;
         }
         if let Some(cursor) = self.mirror.chat.state.turns_next_cursor.clone() {
             self.loading = true;
             self.effects.push(Effect::Older(cursor));
         }
+        self.loading
+    }
+
+    /// Goes to what is looked for, as soon as the turns with it are here.
+    pub(super) fn go_on_seeking(&mut self) {
+        let look = Look {
+            width: self.width,
+            theme: &self.theme,
+            output: 0,
+        };
+        self.transcript.follow(&self.mirror.chat.state);
+        match self.seek.take() {
+            None => {}
+            Some(Seek::Beginning) => {
+                self.transcript.jump_to_start();
+                if self.load_older() {
+                    self.seek = Some(Seek::Beginning);
+                }
+            }
+            Some(Seek::Words(words)) => {
+                if self.transcript.search(&words, true, &self.mirror.chat.state, look) {
+                    return;
+                }
+                match self.load_older() {
+                    true => {
+                        self.tell("Searching earlier turns …");
+                        self.seek = Some(Seek::Words(words));
+                    }
+                    false => self.tell(&format!("No more matches above for {words:?}.")),
+                }
+            }
+        }
     }
 
     /// A key while a question is in front. False when it is none for it.
     fn question_key(&mut self, key: &KeyEvent, action: Option<Action>) -> bool {
+        if let Some(held) = self.held.take() {
+            match (key.code, self.panel.means(key)) {
+                // A burst of letters is a message that somebody types.
+                (KeyCode::Char(_), Means::Decision | Means::Message) => {
+                    self.panel.focused = false;
+                    self.act(None, &held.key);
+                    return false;
+                }
+                (KeyCode::Enter, _) => {
+                    self.decide(&held);
+                    return true;
+                }
+                _ if action == Some(Action::Escape) => {}
+                _ => self.decide(&held),
+            }
+            if !self.panel.focused || self.panel.front().is_none() {
+                return false;
+            }
+        }
         match action {
             Some(Action::Escape) if self.panel.takes_escape() => true,
             Some(Action::Escape) => {
@@ -270,18 +341,50 @@ impl App {
             Some(Action::PageUp) => self.panel.scroll(-(self.height as isize / 2)),
             Some(Action::PageDown) => self.panel.scroll(self.height as isize / 2),
             Some(Action::Send) | None => {
-                if let Some((chat, action)) = self.panel.key(key) {
-                    match self.wire {
-                        Wire::Up => self.effects.push(Effect::Dispatch(chat, action, Sent::Answer)),
-                        Wire::Away => {
-                            self.panel.refused();
-                            self.tell("The host is not reachable; answer when it is back.");
-                        }
+                match (self.panel.means(key), self.panel.front()) {
+                    (Means::Choice, _) | (_, None) => self.answer(key),
+                    (Means::Decision, Some(question)) => {
+                        self.held = Some(Decision {
+                            question: question.to_owned(),
+                            key: *key,
+                            since: Instant::now(),
+                        });
+                    }
+                    (Means::Message, _) => {
+                        self.panel.focused = false;
+                        return false;
                     }
                 }
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Takes a letter for a decision when no other letter followed it in time.
+    pub(super) fn take_decision(&mut self) {
+        if let Some(held) = self.held.take_if(|held| held.since.elapsed() >= BURST) {
+            self.decide(&held);
+        }
+    }
+
+    fn decide(&mut self, held: &Decision) {
+        // Somebody else may have answered meanwhile.
+        if self.panel.front() == Some(&held.question) {
+            self.answer(&held.key);
+        }
+    }
+
+    fn answer(&mut self, key: &KeyEvent) {
+        self.changed = true;
+        if let Some((chat, action)) = self.panel.key(key) {
+            match self.wire {
+                Wire::Up => self.effects.push(Effect::Dispatch(chat, action, Sent::Answer)),
+                Wire::Away => {
+                    self.panel.refused();
+                    self.tell("The host is not reachable; answer when it is back.");
+                }
+            }
         }
     }
 
@@ -328,11 +431,11 @@ impl App {
         }
         // Who begins at the end wants what was said before.
         let back = back || self.transcript.is_following();
-        if !self.transcript.search(&query, back, &self.mirror.chat.state, look) {
-            self.tell(&format!(
-                "{query:?} is not found further {}.",
-                if back { "up" } else { "down" }
-            ));
+        if back {
+            self.seek = Some(Seek::Words(query));
+            self.go_on_seeking();
+        } else if !self.transcript.search(&query, false, &self.mirror.chat.state, look) {
+            self.tell(&format!("No more matches below for {query:?}."));
         }
         true
     }
@@ -371,15 +474,45 @@ impl App {
     }
 }
 
-/// The path of an image, when that is all that was pasted or dropped.
+/// The paths of images, when nothing else was pasted or dropped. Terminals quote them as a shell does, or leave them as they are.
+fn image_paths(text: &str) -> Option<Vec<String>> {
+    let words: Option<Vec<String>> = split(text).iter().map(|word| image_path(word)).collect();
+    words
+        .filter(|words| !words.is_empty())
+        .or_else(|| Some(vec![image_path(text.trim())?]))
+}
+
+/// The path of an image.
 fn image_path(text: &str) -> Option<String> {
-    let text = text.trim();
-    let text = text.strip_prefix("file://").unwrap_or(text);
-    let text = text.trim_matches(['\'', '"']).replace("\\ ", " ");
+    let text = match text.starts_with("file://") {
+        true => shown_path(text),
+        false => text.to_owned(),
+    };
     let (_, ending) = text.rsplit_once('.')?;
     let is_image = IMAGES.contains(&ending.to_ascii_lowercase().as_str());
     let is_path = text.starts_with(['/', '~', '.']) && !text.contains('\n');
     (is_image && is_path).then_some(text)
+}
+
+/// The words of a line, as a shell reads them.
+fn split(text: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut quote = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            ('\'' | '"', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (_, Some(open)) if letter == open => quote = None,
+            ('\\', None) => word.get_or_insert_default().extend(letters.next()),
+            (_, None) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 #[cfg(test)]
@@ -393,10 +526,21 @@ mod tests {
             ("'/tmp/a b.JPG' ", Some("/tmp/a b.JPG")),
             ("/tmp/a\\ b.webp", Some("/tmp/a b.webp")),
             ("file:///tmp/x.gif", Some("/tmp/x.gif")),
+            ("file:///tmp/a%20b.png", Some("/tmp/a b.png")),
+            ("/tmp/a b.png", Some("/tmp/a b.png")),
             ("see /tmp/a.png", None),
             ("/tmp/a.txt", None),
         ] {
-            assert_eq!(image_path(text).as_deref(), expected, "{text:?}");
+            let expected = expected.map(|path| vec![path.to_owned()]);
+            assert_eq!(image_paths(text), expected, "{text:?}");
+        }
+        let both = Some(vec!["/a b.png".to_owned(), "/c.jpg".to_owned()]);
+        for text in [
+            "'/a b.png' '/c.jpg'",
+            "/a\\ b.png /c.jpg",
+            "\"/a b.png\"\nfile:///c.jpg",
+        ] {
+            assert_eq!(image_paths(text), both, "{text:?}");
         }
     }
 }

@@ -22,6 +22,7 @@ use ahp::ahp_types::{
     commands::CompletionItem,
     state::{ChatState, FileEdit, Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
 };
+use crossterm::event::KeyEvent;
 
 pub use self::{
     commands::COMMANDS,
@@ -73,6 +74,8 @@ pub enum Effect {
     New,
     /// Show another chat of the session.
     Watch(Uri),
+    /// Stop the sub-agent that a tool call started.
+    Stop(String),
     /// Ask for the turns before the first that is known.
     Older(String),
     /// Let the person change a text in an editor.
@@ -134,6 +137,23 @@ enum Wire {
     Away,
 }
 
+/// What the transcript is searched for, also in turns that are not loaded yet.
+enum Seek {
+    Beginning,
+    Words(String),
+}
+
+/// A letter that answers a question, unless another letter follows.
+struct Decision {
+    /// The question that was in front.
+    question: String,
+    key: KeyEvent,
+    since: Instant,
+}
+
+/// What stands where the session was.
+const DELETED: &str = "This session was deleted. /new starts another, /sessions lists the others.";
+
 /// The conversation.
 pub struct App {
     /// What is known of the session.
@@ -171,6 +191,10 @@ pub struct App {
     escaped: Option<Instant>,
     began: Option<Instant>,
     loading: bool,
+    seek: Option<Seek>,
+    held: Option<Decision>,
+    /// Whether the session is no more.
+    deleted: bool,
     width: usize,
     height: usize,
     page: usize,
@@ -211,6 +235,9 @@ impl App {
             escaped: None,
             began: None,
             loading: false,
+            seek: None,
+            held: None,
+            deleted: false,
             width: 80,
             height: 24,
             page: 10,
@@ -223,7 +250,7 @@ impl App {
     /// What is to be done now. Called after everything that happens.
     pub fn settle(&mut self) -> Vec<Effect> {
         // Messages go to the session's own chat, which is not in view while a sub-agent's is.
-        let speaks = !self.watches();
+        let speaks = !self.watches() && !self.deleted;
         if speaks {
             self.outbox.follow(&self.mirror);
         }
@@ -235,6 +262,7 @@ impl App {
             self.effects
                 .push(Effect::Dispatch(chat, Box::new(action), Sent::Message(id)));
         }
+        self.take_decision();
         let waited = !self.panel.is_empty();
         let (session, own) = (&self.mirror.session.state, self.mirror.own_chat());
         let who = |chat: &str| {
@@ -293,6 +321,11 @@ impl App {
                 self.cancelling = false;
                 self.began = Some(Instant::now());
             }
+            StateAction::ChatTurnResume(resumed) => {
+                self.transcript.reopen(&resumed.turn_id);
+                self.cancelling = false;
+                self.began = Some(Instant::now());
+            }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 self.cancelling = false;
                 let long = self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN);
@@ -300,7 +333,10 @@ impl App {
                     self.effects.push(Effect::Notify("Lodge is done".to_owned()));
                 }
             }
-            StateAction::ChatTurnsLoaded(_) => self.loading = false,
+            StateAction::ChatTurnsLoaded(_) => {
+                self.loading = false;
+                self.go_on_seeking();
+            }
             StateAction::ChatPendingMessageRemoved(removed) => {
                 // The host itself takes a message out of the queue to begin a turn with it.
                 use ahp::ahp_types::state::PendingMessageKind;
@@ -374,6 +410,7 @@ impl App {
         self.panel.focused = true;
         self.sent.clear();
         (self.cancelling, self.loading, self.overlay) = (false, false, None);
+        (self.seek, self.held, self.deleted) = (None, None, false);
         self.began = None;
         self.changed = true;
     }
@@ -383,11 +420,12 @@ impl App {
         self.mirror.chat = chat;
         self.transcript = Transcript::default();
         (self.cancelling, self.loading, self.began) = (false, false, None);
+        self.seek = None;
         self.changed = true;
     }
 
     /// Whether a sub-agent's chat is shown.
-    pub(crate) fn watches(&self) -> bool {
+    pub fn watches(&self) -> bool {
         self.mirror.chat.uri != self.mirror.own_chat()
     }
 
@@ -470,9 +508,21 @@ impl App {
         self.changed = true;
     }
 
+    /// Something that was asked for failed, perhaps earlier turns.
+    pub fn failed(&mut self, why: &str) {
+        (self.loading, self.seek) = (false, None);
+        self.complain(why);
+    }
+
+    /// Somebody deleted the session.
+    pub fn deleted(&mut self) {
+        self.deleted = true;
+        self.changed = true;
+    }
+
     /// Whether something moves by itself, so that the screen has to be drawn again soon.
     pub fn is_moving(&self) -> bool {
-        self.mirror.is_busy() || self.wire == Wire::Away || self.note.is_some()
+        self.mirror.is_busy() || self.wire == Wire::Away || self.note.is_some() || self.held.is_some()
     }
 
     /// Whether there is something new to draw.

@@ -10,6 +10,7 @@ use ratatui_core::text::{Line, Span};
 
 use super::{App, COMMANDS, Effect, HostName, Wire, tasks::About};
 use crate::{
+    client::mirror::{APPROVALS, APPROVALS_KEY},
     keys::{Action, EDITOR_KEYS, KEYS},
     plain::plain_line,
     theme::{Scheme, Theme},
@@ -124,9 +125,9 @@ impl App {
     fn session_choice(&self, host: &HostName, session: &SessionSummary) -> Choice {
         let is = |state: SessionStatus| session.status & state.bits() == state.bits();
         let state = if is(SessionStatus::InputNeeded) {
-            "waits for an answer, "
+            "needs an answer, "
         } else if is(SessionStatus::InProgress) {
-            "works, "
+            "working, "
         } else {
             ""
         };
@@ -222,8 +223,7 @@ impl App {
         self.overlay = Some(Overlay::Picker(Picker::new("Models", choices)));
     }
 
-    fn pick_setting(&mut self, title: &'static str, key: &'static str, choices: &[(&str, &str)], default: &str) {
-        let now = self.setting(key).unwrap_or(default).to_owned();
+    fn pick_setting(&mut self, title: &'static str, key: &'static str, choices: &[(&str, &str)], now: &str) {
         let choices = choices
             .iter()
             .map(|(value, what)| Choice {
@@ -242,15 +242,13 @@ impl App {
             ("plan", "Plans and changes nothing"),
             ("autopilot", "Works until the task is complete"),
         ];
-        self.pick_setting("Modes", "mode", &modes, "interactive");
+        let now = self.setting("mode").unwrap_or("interactive").to_owned();
+        self.pick_setting("Modes", "mode", &modes, &now);
     }
 
     pub(super) fn pick_approvals(&mut self) {
-        let approvals = [
-            ("default", "Asks about what could do harm"),
-            ("autoApprove", "Approves everything"),
-        ];
-        self.pick_setting("Approvals", "autoApprove", &approvals, "default");
+        let now = self.approvals().to_owned();
+        self.pick_setting("Approvals", APPROVALS_KEY, &APPROVALS, &now);
     }
 
     pub(super) fn pick_theme(&mut self) {
@@ -295,7 +293,7 @@ impl App {
                 }
             })
             .collect();
-        self.overlay = Some(Overlay::Picker(Picker::new("Go back to before", choices)));
+        self.overlay = Some(Overlay::Picker(Picker::new("Rewind to before", choices)));
     }
 
     /// Agents that can be chosen: name, description, address.
@@ -327,7 +325,7 @@ impl App {
         let mark = |is: bool| if is { '*' } else { ' ' };
         let mut choices = vec![Choice {
             mark: mark(now.is_none()),
-            label: "The session's own".to_owned(),
+            label: "Default agent".to_owned(),
             detail: String::new(),
             pick: Pick::Agent(None),
         }];
@@ -346,7 +344,7 @@ impl App {
         let found = self.agents().into_iter().find(|(name, ..)| name == wanted);
         match found {
             Some((name, _, uri)) => {
-                self.tell(&format!("{name} answers from the next message on."));
+                self.tell(&format!("Switched to {name}."));
                 self.agent = Some((name, uri));
             }
             None => self.complain(&format!("There is no agent {wanted:?}; /agent lists them.")),
@@ -365,7 +363,7 @@ impl App {
                 let chat = self.mirror.chat.uri.clone();
                 self.dispatch(chat, StateAction::ChatTruncated(ChatTruncatedAction { turn_id }));
                 self.composer.set(&text);
-                self.tell("Files stay as they are; /rewind takes changes back, too.");
+                self.tell("Files are unchanged. /rewind also undoes file changes.");
             }
         }
     }
@@ -399,7 +397,8 @@ impl App {
                     (KeyCode::Delete | KeyCode::Backspace | KeyCode::Char('x'), Some(About::Queued(id))) => {
                         self.unqueue(&id);
                     }
-                    (KeyCode::Enter, Some(About::Chat(chat))) => {
+                    (KeyCode::Char('x'), Some(About::Chat(_, call))) => self.effects.push(Effect::Stop(call)),
+                    (KeyCode::Enter, Some(About::Chat(chat, _))) => {
                         self.overlay = None;
                         self.effects.push(Effect::Watch(chat));
                     }
@@ -445,7 +444,7 @@ impl App {
                 let mut rows = vec![
                     Line::styled("Sub-agents, background work, queue", theme.heading),
                     Line::styled(
-                        "Enter shows a sub-agent or edits a queued message, x drops it · Esc closes",
+                        "Enter: show a sub-agent, edit a message · x: stop or remove it · Esc: close",
                         theme.dim,
                     ),
                     Line::default(),

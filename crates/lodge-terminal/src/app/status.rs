@@ -111,7 +111,13 @@ impl App {
             Mode::Insert => "INSERT".to_owned(),
             Mode::Normal => "NORMAL".to_owned(),
         });
-        let mut pieces: Vec<String> = mode.into_iter().collect();
+        // First, so that no screen is too narrow for it.
+        let mut pieces: Vec<String> = match self.approvals() {
+            "safe" => Vec::new(),
+            "all" => vec!["auto-approve on".to_owned()],
+            other => vec![format!("approvals: {}", plain_line(other))],
+        };
+        pieces.extend(mode);
         pieces.extend(self.host.iter().map(|name| plain_line(name)));
         let model = self.model.as_deref().or(self.mirror.model());
         pieces.push(plain_line(model.unwrap_or("no model")));
@@ -119,9 +125,6 @@ impl App {
             pieces.push(format!("@{}", plain_line(name)));
         }
         pieces.push(self.setting("mode").unwrap_or("interactive").to_owned());
-        if self.setting("autoApprove") == Some("autoApprove") {
-            pieces.push("approves everything".to_owned());
-        }
         pieces.extend(self.context());
         let sum = |tokens: fn(&UsageInfo) -> Option<i64>| self.usages().filter_map(tokens).sum::<i64>();
         let (read, written) = (sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens));

@@ -18,8 +18,8 @@ pub(super) struct Task {
 
 #[derive(Clone)]
 pub(super) enum About {
-    /// A sub-agent's chat.
-    Chat(Uri),
+    /// A sub-agent: its chat, and the tool call that started it.
+    Chat(Uri, String),
     /// A message that waits, by its id.
     Queued(String),
     /// Something that runs by itself.
@@ -31,12 +31,15 @@ impl App {
     pub(super) fn tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         let chats = self.mirror.session.state.chats.iter();
-        for chat in chats.filter(|chat| matches!(chat.origin, Some(ChatOrigin::Tool { .. }))) {
+        for chat in chats {
+            let Some(ChatOrigin::Tool { tool_call_id, .. }) = &chat.origin else {
+                continue;
+            };
             let is = |state: SessionStatus| chat.status & state.bits() == state.bits();
             let state = if is(SessionStatus::InputNeeded) {
-                "waits for an answer"
+                "needs an answer"
             } else if is(SessionStatus::InProgress) {
-                "works"
+                "working"
             } else if is(SessionStatus::Error) {
                 "failed"
             } else {
@@ -52,8 +55,8 @@ impl App {
                     what.unwrap_or_default(),
                     activity.unwrap_or_default()
                 ),
-                about: About::Chat(chat.resource.clone()),
-                works: matches!(state, "works" | "waits for an answer"),
+                about: About::Chat(chat.resource.clone(), tool_call_id.clone()),
+                works: matches!(state, "working" | "needs an answer"),
             });
         }
         let chat = &self.mirror.chat.state;

@@ -84,6 +84,216 @@ fn act(app: &mut App, seq: u64, action: Value) {
     app.apply(&envelope);
 }
 
+/// Nothing is typed for a while.
+fn pause(app: &mut App) -> Vec<Effect> {
+    if let Some(held) = &mut app.held {
+        held.since = held.since.checked_sub(Duration::from_secs(1)).unwrap();
+    }
+    app.settle()
+}
+
+fn confirmation(id: &str) -> Value {
+    json!({
+        "kind": "toolConfirmation", "id": id, "chat": "ahp-chat:/c", "turnId": "t",
+        "toolCall": {
+            "status": "pending-confirmation", "toolCallId": id, "toolName": "bash", "displayName": "Run",
+            "invocationMessage": "Running", "confirmationTitle": format!("Run {id}?"), "toolInput": format!("make {id}"),
+            "options": [
+                { "id": "once", "label": "Allow once", "kind": "approve" },
+                { "id": "no", "label": "Deny", "kind": "deny" },
+            ],
+        },
+    })
+}
+
+fn ask(app: &mut App, ids: &[&str]) {
+    let asked: Vec<Value> = ids.iter().map(|id| confirmation(id)).collect();
+    app.mirror.session.state.input_needed = Some(serde_json::from_value(json!(asked)).unwrap());
+    app.settle();
+}
+
+fn answers(effects: &[Effect]) -> usize {
+    let is_answer = |effect: &&Effect| matches!(effect, Effect::Dispatch(_, _, Sent::Answer));
+    effects.iter().filter(is_answer).count()
+}
+
+#[test]
+fn letters_that_are_typed_one_after_the_other_answer_nothing() {
+    // A message whose first letters are answers goes to the editor.
+    for text in ["any news?", "no, wait", "1 or 2", "yes and no", "how are you"] {
+        let mut app = app(json!([]));
+        ask(&mut app, &["one"]);
+        screen(&mut app, 60, 20);
+        for letter in text.chars() {
+            let effects = press(&mut app, KeyCode::Char(letter), KeyModifiers::NONE);
+            assert_eq!(answers(&effects), 0, "{text:?}: {effects:?}");
+        }
+        assert_eq!(answers(&pause(&mut app)), 0, "{text:?}");
+        assert!(screen(&mut app, 60, 20).contains(&format!("› {text}")), "{text:?}");
+    }
+    // One letter alone is an answer, also with Enter behind it.
+    for keys in [&[KeyCode::Char('y')][..], &[KeyCode::Char('y'), KeyCode::Enter]] {
+        let mut app = app(json!([]));
+        ask(&mut app, &["one"]);
+        screen(&mut app, 60, 20);
+        let pressed: usize = keys
+            .iter()
+            .map(|key| answers(&press(&mut app, *key, KeyModifiers::NONE)))
+            .sum();
+        assert_eq!(pressed + answers(&pause(&mut app)), 1, "{keys:?}");
+    }
+    // What nobody has seen is not answered.
+    let mut app = app(json!([]));
+    ask(&mut app, &["one"]);
+    let effects = press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
+    assert_eq!(answers(&effects) + answers(&pause(&mut app)), 0);
+    let shown = screen(&mut app, 60, 20);
+    assert!(
+        shown.contains("› y") && shown.contains("1 open question (Tab)"),
+        "{shown}"
+    );
+    // A question that somebody else answered takes the letter for it along.
+    press(&mut app, KeyCode::Backspace, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
+    ask(&mut app, &["two"]);
+    screen(&mut app, 60, 20);
+    assert_eq!(answers(&pause(&mut app)), 0);
+}
+
+#[test]
+fn an_answer_in_words_is_edited_like_a_line() {
+    let mut app = app(json!([]));
+    ask(&mut app, &["one"]);
+    screen(&mut app, 60, 20);
+    // The last choice is to deny with a reason.
+    press(&mut app, KeyCode::Up, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    type_in(&mut app, "not hre");
+    press(&mut app, KeyCode::Left, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Left, KeyModifiers::NONE);
+    type_in(&mut app, "e");
+    assert!(
+        screen(&mut app, 60, 20).contains("› not he▏re"),
+        "{}",
+        screen(&mut app, 60, 20)
+    );
+    press(&mut app, KeyCode::Home, KeyModifiers::NONE);
+    type_in(&mut app, "please ");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let said = |effect: &Effect| matches!(effect, Effect::Dispatch(_, action, _) if serde_json::to_string(action).unwrap().contains("please not here"));
+    assert!(effects.iter().any(said), "{effects:?}");
+}
+
+#[test]
+fn a_failed_turn_that_goes_on_is_shown_as_it_goes_on() {
+    let mut failed = turn("t", "do it", "Half");
+    failed["state"] = json!("error");
+    let error = json!({ "kind": "error", "resumable": true, "error": { "errorType": "x", "message": "It broke." } });
+    failed["responseParts"].as_array_mut().unwrap().push(error);
+    let mut app = app(json!([turn("s", "before", "Fine"), failed]));
+    assert!(screen(&mut app, 60, 20).contains("It broke."));
+    type_in(&mut app, "/retry");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let resumes = |effect: &Effect| matches!(effect, Effect::Dispatch(_, action, _) if matches!(&**action, StateAction::ChatTurnResume(resume) if resume.turn_id == "t"));
+    assert!(effects.iter().any(resumes), "{effects:?}");
+    // It goes on and ends between two frames.
+    act(&mut app, 1, json!({ "type": "chat/turnResume", "turnId": "t" }));
+    let part = json!({ "kind": "markdown", "id": "p", "content": "and whole." });
+    act(
+        &mut app,
+        2,
+        json!({ "type": "chat/responsePart", "turnId": "t", "part": part }),
+    );
+    let shown = screen(&mut app, 60, 20);
+    assert!(shown.contains("and whole.") && shown.contains("Esc stops"), "{shown}");
+    act(
+        &mut app,
+        3,
+        json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }),
+    );
+    let shown = screen(&mut app, 60, 20);
+    assert!(
+        shown.contains("Half") && shown.contains("and whole.") && !shown.contains("Esc stops"),
+        "{shown}"
+    );
+    type_in(&mut app, "/retry");
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(screen(&mut app, 60, 20).contains("did not fail"));
+}
+
+#[test]
+fn search_and_the_way_to_the_beginning_load_earlier_turns() {
+    let older = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Older(_)));
+    let loaded = |app: &mut App, seq, id: &str, text: &str, next: Option<&str>| {
+        let mut action = json!({ "type": "chat/turnsLoaded", "turns": [turn(id, text, "An answer.")] });
+        if let Some(next) = next {
+            action["turnsNextCursor"] = json!(next);
+        }
+        act(app, seq, action);
+        app.settle()
+    };
+    let begun = || {
+        let mut app = app(json!([turn("c", "third", "An answer.")]));
+        app.mirror.chat.state.turns_next_cursor = Some("2".into());
+        screen(&mut app, 60, 12);
+        app
+    };
+    let mut app = begun();
+    press(&mut app, KeyCode::Char('f'), KeyModifiers::CONTROL);
+    type_in(&mut app, "first");
+    assert!(older(&press(&mut app, KeyCode::Enter, KeyModifiers::NONE)));
+    assert!(older(&loaded(&mut app, 1, "b", "second", Some("1"))));
+    assert!(!older(&loaded(&mut app, 2, "a", "first", None)));
+    let shown = screen(&mut app, 60, 12);
+    assert!(
+        shown.contains("› first") && !shown.contains("No more matches"),
+        "{shown}"
+    );
+    let mut app = begun();
+    assert!(older(&press(&mut app, KeyCode::Home, KeyModifiers::CONTROL)));
+    assert!(older(&loaded(&mut app, 1, "b", "second", Some("1"))));
+    assert!(!older(&loaded(&mut app, 2, "a", "first", None)));
+    assert!(
+        screen(&mut app, 60, 8).starts_with("› first"),
+        "{}",
+        screen(&mut app, 60, 8)
+    );
+    // What is nowhere is said to be nowhere, once all is loaded.
+    let mut app = begun();
+    press(&mut app, KeyCode::Char('f'), KeyModifiers::CONTROL);
+    type_in(&mut app, "absent");
+    assert!(older(&press(&mut app, KeyCode::Enter, KeyModifiers::NONE)));
+    loaded(&mut app, 1, "a", "first", None);
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    assert!(screen(&mut app, 80, 12).contains("No more matches above for \"absent\"."));
+}
+
+#[test]
+fn the_approval_mode_is_in_the_status_line_and_chosen_by_its_name() {
+    let mut app = app(json!([]));
+    for (mode, shown) in [
+        ("ask", "approvals: ask · "),
+        ("none", "approvals: none · "),
+        ("all", "auto-approve on · "),
+    ] {
+        type_in(&mut app, &format!("/approvals {mode}"));
+        let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+        assert!(
+            matches!(&effects[..], [.., Effect::Dispatch(_, action, _)]
+                if matches!(&**action, StateAction::SessionConfigChanged(change) if change.config["lodge.approvals"] == mode)),
+            "{effects:?}"
+        );
+        let values = &mut app.mirror.session.state.config.as_mut().unwrap().values;
+        values.insert("lodge.approvals".into(), mode.into());
+        let status = screen(&mut app, 40, 12).lines().last().unwrap().to_owned();
+        assert!(status.starts_with(shown), "{status}");
+    }
+    type_in(&mut app, "/approvals off");
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(screen(&mut app, 80, 12).contains("The approval modes are ask, safe, edits, all and none."));
+}
+
 #[test]
 fn a_message_goes_out_and_its_answer_is_shown_as_it_comes() {
     let mut app = app(json!([]));
@@ -237,20 +447,8 @@ fn a_menu_completes_commands_and_a_picker_chooses() {
 #[test]
 fn several_questions_are_answered_one_by_one() {
     let mut app = app(json!([]));
-    let ask = |id: &str| {
-        json!({
-            "kind": "toolConfirmation", "id": id, "chat": "ahp-chat:/c", "turnId": "t",
-            "toolCall": {
-                "status": "pending-confirmation", "toolCallId": id, "toolName": "bash", "displayName": "Run",
-                "invocationMessage": "Running", "confirmationTitle": format!("Run {id}?"), "toolInput": format!("make {id}"),
-                "options": [
-                    { "id": "once", "label": "Allow once", "kind": "approve" },
-                    { "id": "no", "label": "Deny", "kind": "deny" },
-                ],
-            },
-        })
-    };
-    app.mirror.session.state.input_needed = Some(serde_json::from_value(json!([ask("one"), ask("two")])).unwrap());
+    let asked = json!([confirmation("one"), confirmation("two")]);
+    app.mirror.session.state.input_needed = Some(serde_json::from_value(asked).unwrap());
     let effects = app.settle();
     assert!(matches!(&effects[..], [Effect::Notify(_)]), "{effects:?}");
     let shown = screen(&mut app, 60, 20);
@@ -260,7 +458,8 @@ fn several_questions_are_answered_one_by_one() {
     );
     press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
     assert!(screen(&mut app, 60, 20).contains("Run two?"));
-    let effects = press(&mut app, KeyCode::Char('2'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('2'), KeyModifiers::NONE);
+    let effects = pause(&mut app);
     let denied = |effect: &Effect| {
         matches!(effect, Effect::Dispatch(_, action, Sent::Answer)
             if matches!(&**action, StateAction::ChatToolCallConfirmed(answer) if !answer.approved && answer.tool_call_id == "two"))
@@ -300,7 +499,7 @@ fn the_status_line_has_all_its_pieces_and_says_when_a_sum_is_not_whole() {
     let mut whole = with(json!([used("one", "m-1"), used("two", "x/m-1")]));
     assert_eq!(
         status(&mut whole),
-        "m-1 · plan · approves everything · 25% context · 2.0M↑ 200k↓ · $4.80 (2026-11-01) · topic · project"
+        "auto-approve on · m-1 · plan · 25% context · 2.0M↑ 200k↓ · $4.80 (2026-11-01) · topic · project"
     );
     let mut unpriced = with(json!([used("one", "m-1"), used("two", "another")]));
     let shown = status(&mut unpriced);

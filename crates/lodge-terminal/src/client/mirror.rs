@@ -4,11 +4,30 @@ use ahp::{
     ahp_types::{
         ActionEnvelope, ROOT_RESOURCE_URI, Uri,
         state::{
-            ChatState, RootState, SessionInputRequest, SessionLifecycle, SessionState, Snapshot, SnapshotState, Turn,
+            ChatState, ResponsePart, RootState, SessionInputRequest, SessionLifecycle, SessionState, Snapshot,
+            SnapshotState, Turn,
         },
     },
     reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session},
 };
+
+/// The approval modes, and what runs without approval in each.
+pub const APPROVALS: [(&str, &str); 5] = [
+    ("ask", "Asks before everything, even reads"),
+    ("safe", "Asks before anything risky"),
+    ("edits", "Asks as `safe` does, but writes in the working directory run"),
+    ("all", "Approves everything"),
+    ("none", "Denies everything that needs an approval"),
+];
+
+/// The setting with the approval mode.
+pub const APPROVALS_KEY: &str = "lodge.approvals";
+
+/// Why there is no such approval mode.
+pub const NO_APPROVALS: &str = "The approval modes are ask, safe, edits, all and none.";
+
+/// Why a turn is not tried again.
+pub const NOT_FAILED: &str = "The last turn did not fail, or cannot be tried again.";
 
 /// What is known of one channel.
 pub struct Channel<S> {
@@ -151,6 +170,15 @@ impl Mirror {
         self.chat.state.turns.iter().rev().find(|turn| turn.id == id)
     }
 
+    /// The last turn, if it failed and can be tried again.
+    pub fn failed_turn(&self) -> Option<&str> {
+        let last = self.chat.state.turns.last().filter(|_| !self.is_busy())?;
+        match last.response_parts.last()? {
+            ResponsePart::Error(part) if part.resumable == Some(true) => Some(&last.id),
+            _ => None,
+        }
+    }
+
     /// Whether a message of this id has arrived at the host, as a turn or in the queue.
     pub fn knows(&self, id: &str) -> bool {
         let active = self.chat.state.active_turn.as_ref();
@@ -167,6 +195,16 @@ impl Mirror {
     /// What the session waits for.
     pub fn needed(&self) -> &[SessionInputRequest] {
         self.session.state.input_needed.as_deref().unwrap_or_default()
+    }
+
+    /// The approval mode. A session that has not begun may have only the setting that other clients know, too.
+    pub fn approvals(&self) -> &str {
+        let values = self.session.state.config.as_ref().map(|config| &config.values);
+        let text = |key: &str| values?.get(key)?.as_str();
+        match text("autoApprove") {
+            Some("autoApprove") => "all",
+            _ => text(APPROVALS_KEY).unwrap_or("safe"),
+        }
     }
 
     /// The model that answers, as far as the host tells.

@@ -375,15 +375,15 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
             base("◌", theme.dim, what.to_owned())
         }
         ToolCallState::PendingConfirmation(call) => Call {
-            note: Some("waits for your answer".to_owned()),
+            note: Some("needs your approval".to_owned()),
             ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
         },
         ToolCallState::AuthRequired(call) => Call {
-            note: Some("waits for a sign-in: `lodge mcp login`".to_owned()),
+            note: Some("sign-in required: run `lodge mcp login`".to_owned()),
             ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
         },
         ToolCallState::PendingResultConfirmation(call) => Call {
-            note: Some("waits for your answer".to_owned()),
+            note: Some("needs your approval".to_owned()),
             ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
         },
         ToolCallState::Running(call) => Call {

@@ -49,7 +49,7 @@ fn list(entries: &[AutomationEntry]) {
         let next = match &entry.next_run_at {
             Some(next) => format!("next {next}"),
             None if !entry.definition.enabled => "off".to_owned(),
-            None => "when asked".to_owned(),
+            None => "manual".to_owned(),
         };
         let last = entry.runs.first().map_or("never ran", |run| status(&run.lifecycle));
         let schedules = entry.definition.triggers.iter().filter_map(|trigger| match trigger {
@@ -163,9 +163,9 @@ fn id_of(resource: &str) -> &str {
 
 fn status(lifecycle: &AutomationRunLifecycle) -> &'static str {
     match lifecycle {
-        AutomationRunLifecycle::Pending(_) => "about to run",
+        AutomationRunLifecycle::Pending(_) => "pending",
         AutomationRunLifecycle::Running(_) => "running",
-        AutomationRunLifecycle::Completed(_) => "ran well",
+        AutomationRunLifecycle::Completed(_) => "succeeded",
         AutomationRunLifecycle::Failed(_) => "failed",
         AutomationRunLifecycle::Cancelled(_) => "was cancelled",
     }

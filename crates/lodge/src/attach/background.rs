@@ -5,13 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use crossterm::{
+    event::{KeyCode, KeyEvent, KeyModifiers},
+    terminal::{disable_raw_mode, enable_raw_mode},
+};
 use lodge_terminal::Scheme;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Asks for the background (OSC 11), then for what every terminal answers (DA1), so that the end of the answers is known.
 const QUESTION: &[u8] = b"\x1b]11;?\x1b\\\x1b[c";
 const BACKGROUND: &[u8] = b"\x1b]11;";
+/// What the answer begins with behind the escape sequence, and how long it can be.
+const COLOUR: &str = "11;";
+const LONGEST: usize = 40;
 const ATTRIBUTES: &[u8] = b"\x1b[?";
 /// For terminals that answer nothing, or are far away.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,7 +29,8 @@ pub(super) struct Answers {
     pub(super) scheme: Option<Scheme>,
     /// What somebody typed meanwhile.
     pub(super) typed: String,
-    whole: bool,
+    /// Whether every answer came in time.
+    pub(super) whole: bool,
 }
 
 /// Asks the terminal.
@@ -85,6 +92,58 @@ fn read(heard: &[u8]) -> Answers {
     answers
 }
 
+/// An answer of a terminal that is far away: it comes when keys are read already, and looks like them.
+#[derive(Default)]
+pub(super) struct Late {
+    /// What may be its beginning.
+    held: Vec<KeyEvent>,
+    said: String,
+}
+
+/// What a key is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// These keys were pressed.
+    Keys(Vec<KeyEvent>),
+    /// It may be a part of the answer.
+    Part,
+    /// It is the end of the answer, with the scheme, if that can be understood.
+    Answer(Option<Scheme>),
+}
+
+impl Late {
+    /// Takes a key.
+    pub(super) fn take(&mut self, key: KeyEvent) -> Heard {
+        let (alt, control) = (KeyModifiers::ALT, KeyModifiers::CONTROL);
+        let begins = key.code == KeyCode::Char(']') && key.modifiers == alt;
+        if self.held.is_empty() && !begins {
+            return Heard::Keys(vec![key]);
+        }
+        let is_end = (key.code == KeyCode::Char('\\') && key.modifiers == alt)
+            || (key.code == KeyCode::Char('g') && key.modifiers == control);
+        if is_end && self.said.starts_with(COLOUR) {
+            let colour = scheme(&self.said[COLOUR.len()..]);
+            *self = Self::default();
+            return Heard::Answer(colour);
+        }
+        self.held.push(key);
+        if begins && self.held.len() == 1 {
+            return Heard::Part;
+        }
+        if let KeyCode::Char(letter) = key.code
+            && key.modifiers.difference(KeyModifiers::SHIFT).is_empty()
+            && self.said.len() < LONGEST
+        {
+            self.said.push(letter);
+            if COLOUR.starts_with(&self.said) || self.said.starts_with(COLOUR) {
+                return Heard::Part;
+            }
+        }
+        self.said.clear();
+        Heard::Keys(std::mem::take(&mut self.held))
+    }
+}
+
 /// The scheme for a colour such as `rgb:ffff/ffff/e0e0`.
 fn scheme(colour: &str) -> Option<Scheme> {
     let (_, colour) = colour.split_once(':')?;
@@ -132,5 +191,34 @@ mod tests {
             let typed = typed.to_owned();
             assert_eq!(read(heard.as_bytes()), Answers { scheme, typed, whole }, "{heard:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_comes_among_keys_is_not_typed() {
+        let alt = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::ALT);
+        let keys = |text: &str| {
+            text.chars()
+                .map(|letter| KeyCode::Char(letter).into())
+                .collect::<Vec<KeyEvent>>()
+        };
+        let bell = KeyEvent::new(KeyCode::Char('g'), KeyModifiers::CONTROL);
+        let heard = |events: &[KeyEvent]| {
+            let (mut late, mut typed, mut answers) = (Late::default(), Vec::new(), Vec::new());
+            for event in events {
+                match late.take(*event) {
+                    Heard::Keys(keys) => typed.extend(keys),
+                    Heard::Part => {}
+                    Heard::Answer(scheme) => answers.push(scheme),
+                }
+            }
+            (typed, answers)
+        };
+        for end in [alt('\\'), bell] {
+            let answer = [vec![alt(']')], keys("11;rgb:ffff/ffff/ffff"), vec![end]].concat();
+            let all = [keys("he"), answer, keys("llo")].concat();
+            assert_eq!(heard(&all), (keys("hello"), vec![Some(Scheme::Light)]));
+        }
+        let other = [vec![alt(']')], keys("12 apples"), vec![bell]].concat();
+        assert_eq!(heard(&other), (other.clone(), Vec::new()));
     }
 }

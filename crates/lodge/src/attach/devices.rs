@@ -52,8 +52,8 @@ pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {
     ));
     if is_loopback(&page) {
         print_line(
-            "This address works on this machine only. For a phone, start the host with --listen, --tls-cert and --tls-key, \
-             or name the address of your proxy or tunnel with --address.",
+            "This address works on this machine only. For a phone, run `lodge tls init` and \
+             `lodge serve --listen 0.0.0.0:8764`; see docs/remote.md. Behind a proxy or tunnel, name its address with --address.",
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -84,11 +84,28 @@ pub(crate) async fn devices(home: &Path, command: Option<&DevicesCommand>) -> Re
             }
         }
         Some(DevicesCommand::Revoke { id }) => {
-            let _: Value = ask(&link, "lodge/revokeDevice", json!({ "id": id })).await?;
-            print_line(&format!("{id} is revoked; its connections are closed."));
+            let List { devices } = ask(&link, "lodge/listDevices", json!({})).await?;
+            let device = find(&devices, id)?;
+            let _: Value = ask(&link, "lodge/revokeDevice", json!({ "id": device.id })).await?;
+            let name = plain(&device.name);
+            print_line(&format!("Revoked {name} ({}); its connections are closed.", device.id));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The device of this id, or of the only id that begins so.
+fn find<'a>(devices: &'a [Device], id: &str) -> Result<&'a Device> {
+    let begun: Vec<_> = devices
+        .iter()
+        .filter(|device| !id.is_empty() && device.id.starts_with(id))
+        .collect();
+    match (devices.iter().find(|device| device.id == id), begun.as_slice()) {
+        (Some(device), _) => Ok(device),
+        (None, [device]) => Ok(device),
+        (None, []) => bail!("There is no device {id:?}; `lodge devices` lists them."),
+        (None, many) => bail!("{} devices begin with {id:?}; give more of the id.", many.len()),
+    }
 }
 
 fn minute(time: jiff::Timestamp) -> String {

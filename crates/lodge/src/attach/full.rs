@@ -8,7 +8,7 @@ use ahp::ahp_types::{
     state::{FileEdit, MessageAttachment, SessionSummary},
 };
 use anyhow::{Context, Result};
-use crossterm::event::{Event, EventStream};
+use crossterm::event::{Event, EventStream, KeyEvent};
 use futures_util::StreamExt;
 use lodge_terminal::{App, Effect, HostName, Painter, Sent};
 use tokio::{
@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use super::{
+    background::{Heard, Late},
     clipboard,
     hardware::{self, Hardware},
     history::History,
@@ -60,12 +61,15 @@ pub(super) struct Full {
     pub(super) way: Option<Arc<Forward>>,
     /// Whether Lodge handles the mouse instead of the terminal.
     pub(super) mouse: bool,
+    /// The terminal's answer about its background, while that is missing.
+    pub(super) late: Option<Late>,
 }
 
 /// State that exists only while the terminal is in use.
 struct Screen {
     hardware: Hardware,
-    keys: EventStream,
+    /// Absent while another program reads keys: two streams beside each other would take them from each other.
+    keys: Option<EventStream>,
     painter: Painter,
     size: (u16, u16),
     title: String,
@@ -78,7 +82,7 @@ impl Screen {
         let size = crossterm::terminal::size().context("The terminal does not report its size")?;
         Ok(Self {
             hardware: Hardware::take(mouse)?,
-            keys: EventStream::new(),
+            keys: Some(EventStream::new()),
             painter: Painter::new(size.0, size.1),
             size,
             title: String::new(),
@@ -97,14 +101,19 @@ impl Screen {
             .frame(&mut io::stdout().lock(), self.size, |buffer| app.draw(buffer))
     }
 
+    /// The next key, paste or mouse report. Nothing when the terminal is gone.
+    async fn key(&mut self) -> Option<io::Result<Event>> {
+        self.keys.as_mut()?.next().await
+    }
+
     /// Lends the terminal to another program. Meanwhile, keys are not read.
     fn lend<T>(&mut self, what: impl FnOnce() -> T) -> io::Result<T> {
-        // Dropped first: it would steal keys from the other program.
-        self.keys = EventStream::new();
+        self.keys = None;
         let done = self.hardware.lend(what)?;
-        self.keys = EventStream::new();
+        self.keys = Some(EventStream::new());
         self.size = crossterm::terminal::size()?;
         self.painter.forget();
+        self.title.clear();
         Ok(done)
     }
 }
@@ -151,7 +160,7 @@ impl Full {
                         self.list(&answers);
                     }
                 }
-                key = screen.keys.next() => match key {
+                key = screen.key() => match key {
                     Some(Ok(event)) => self.event(event, &mut screen),
                     // The terminal is gone; the session stays.
                     Some(Err(_)) | None => return Ok(ExitCode::SUCCESS),
@@ -169,7 +178,7 @@ impl Full {
                     }
                     Answer::Read(question, edits) => self.app.read(&question, edits),
                     Answer::Image(label, image) => self.app.attached(&label, *image),
-                    Answer::Failed(why) => self.app.complain(&why),
+                    Answer::Failed(why) => self.app.failed(&why),
                 },
                 // Updates wait for the next frame, so that the many pieces of an answer are applied together.
                 news = self.wire.next(), if !due => self.news(news?).await?,
@@ -196,7 +205,7 @@ impl Full {
 
     fn event(&mut self, event: Event, screen: &mut Screen) {
         match event {
-            Event::Key(key) => self.app.key(&key),
+            Event::Key(key) => self.key(key),
             Event::Paste(text) => self.app.paste(&text),
             Event::Resize(width, height) => {
                 screen.size = (width, height);
@@ -205,6 +214,23 @@ impl Full {
             Event::FocusGained => screen.looked_at = Some(true),
             Event::FocusLost => screen.looked_at = Some(false),
             Event::Mouse(event) => self.app.mouse(&event),
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent) {
+        let heard = match &mut self.late {
+            Some(late) => late.take(key),
+            None => Heard::Keys(vec![key]),
+        };
+        match heard {
+            Heard::Keys(keys) => keys.iter().for_each(|key| self.app.key(key)),
+            Heard::Part => {}
+            Heard::Answer(scheme) => {
+                self.late = None;
+                if let Some(scheme) = scheme {
+                    self.app.paint(scheme);
+                }
+            }
         }
     }
 
@@ -246,9 +272,7 @@ impl Full {
     fn said(&mut self, inbound: Inbound) {
         match inbound {
             Inbound::Action(envelope) => self.app.apply(&envelope),
-            Inbound::SessionRemoved(uri) if self.app.shows(&uri) => {
-                self.app.complain("This session was deleted; /new starts another.");
-            }
+            Inbound::SessionRemoved(uri) if self.app.shows(&uri) => self.app.deleted(),
             Inbound::SessionRemoved(_) => {}
         }
     }
@@ -264,16 +288,21 @@ impl Full {
             Missed::Snapshots(snapshots) => self.app.replace(snapshots),
         };
         let mirror = &self.app.mirror;
-        if missing.contains(&mirror.session.uri) || missing.contains(&mirror.chat.uri) {
-            // The host had no time to keep it, or somebody deleted it. It is created again, unless another client
-            // already did so.
-            let (uri, root) = (mirror.session.uri.clone(), mirror.root.clone());
+        let (uri, root) = (mirror.session.uri.clone(), mirror.root.clone());
+        let is_gone = missing.contains(&uri);
+        let was_kept = !mirror.is_young() || self.app.watches();
+        if is_gone && !was_kept {
+            // The host had no time to keep it. It is created again, unless another client already did so.
             pick::create_as(&link.client, &uri, &self.workplace).await?;
-            let mirror = pick::open(&link.client, root, &uri, self.turns).await?;
-            self.app.mirror = mirror;
+        }
+        if !missing.is_empty() && !(is_gone && was_kept) {
+            self.app.mirror = pick::open(&link.client, root, &uri, self.turns).await?;
         }
         self.wire = Wire::Up(link);
         self.app.back();
+        if is_gone && was_kept {
+            self.app.deleted();
+        }
         Ok(())
     }
 
@@ -292,6 +321,7 @@ impl Full {
             Effect::Open(host, uri) => Box::pin(self.go_to(host, &uri)).await,
             Effect::New => self.open(None).await,
             Effect::Watch(chat) => self.watch(&chat).await,
+            Effect::Stop(call) => self.stop(&call, answers),
             Effect::Older(cursor) => self.older(cursor, answers),
             Effect::Read(question, edits) => self.read(question, edits, answers),
             Effect::Edit(text) => match screen.lend(|| edit(&text))? {
@@ -332,7 +362,7 @@ impl Full {
         Ok(None)
     }
 
-    /// Runs `lodge setup` in the terminal, and starts the host again if that stopped it.
+    /// Runs `lodge setup` in the terminal. The session goes on with the model that was set up.
     async fn login(&mut self, screen: &mut Screen) -> Result<()> {
         let Some(home) = self.place.own_home() else {
             self.app
@@ -346,9 +376,20 @@ impl Full {
                 .env("LODGE_HOME", &home)
                 .status()
         };
+        let default = || Some(crate::setup::config(&home).ok()?.models.default_model);
+        let before = default();
         match screen.lend(run)? {
-            Ok(_) => crate::launch::ensure(&home).await?,
-            Err(error) => self.app.complain(&format!("`lodge setup` cannot be started: {error}")),
+            Err(error) => self.app.complain(&format!("Cannot start `lodge setup`: {error}")),
+            Ok(_) if default() == before => self.app.tell("No other model was set up."),
+            // `lodge setup` does this as well, but what it says about it is not on this screen.
+            Ok(_) => match crate::join::reload(&home).await {
+                Err(error) => self.app.complain(&crate::describe(&error)),
+                Ok(_) => {
+                    if let Some(Some(model)) = default() {
+                        self.app.use_model(&model);
+                    }
+                }
+            },
         }
         Ok(())
     }
@@ -447,6 +488,24 @@ impl Full {
                 let why = format!("Cannot read earlier turns: {}", super::link::reason(&error));
                 let _ = answers.send(Answer::Failed(why));
             }
+        });
+    }
+
+    /// Stops a sub-agent. The list of what works follows by itself.
+    fn stop(&mut self, tool_call: &str, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is not reachable; try again when it is back.");
+        };
+        let params = serde_json::json!({ "channel": self.app.mirror.session.uri, "toolCallId": tool_call });
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            let stopped: Result<serde_json::Value, _> = client.request("lodge/stopWork", params).await;
+            let why = match stopped {
+                Ok(done) if done["stopped"] == true => return,
+                Ok(_) => "It is not running.".to_owned(),
+                Err(error) => format!("Cannot stop it: {}", super::link::reason(&error)),
+            };
+            let _ = answers.send(Answer::Failed(why));
         });
     }
 

@@ -26,6 +26,9 @@ pub(super) fn can_draw() -> bool {
 /// Reports of the wheel, of buttons, and of dragging, in the format without a limit to columns.
 const MOUSE: (&str, &str) = ("\x1b[?1000h\x1b[?1002h\x1b[?1006h", "\x1b[?1006l\x1b[?1002l\x1b[?1000l");
 
+/// Keeps the window's title, and restores it. Terminals that keep no titles show their own after an empty one.
+const TITLE: (&str, &str) = ("\x1b[22;0t", "\x1b[23;0t");
+
 /// The terminal while the conversation uses it.
 pub(super) struct Hardware {
     /// Whether mouse reports are on.
@@ -47,6 +50,7 @@ impl Hardware {
         let taken = Self { mouse };
         execute!(
             io::stdout(),
+            Print(TITLE.0),
             EnterAlternateScreen,
             EnableBracketedPaste,
             EnableFocusChange,
@@ -82,7 +86,8 @@ fn give_back() {
         DisableBracketedPaste,
         LeaveAlternateScreen,
         Show,
-        SetTitle("")
+        SetTitle(""),
+        Print(TITLE.1)
     );
     let _ = disable_raw_mode();
 }

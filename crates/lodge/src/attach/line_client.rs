@@ -18,7 +18,7 @@ use anyhow::Result;
 
 use lodge_terminal::client::{
     ask::Asker,
-    mirror::{AppliedTo, Mirror},
+    mirror::{APPROVALS_KEY, AppliedTo, Mirror},
     outbox::Outbox,
 };
 
@@ -36,7 +36,7 @@ use lodge_terminal::{LONG_TURN, shorten, shown_path};
 /// How long a script waits for a lost host.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a new session says while no model is configured.
-const FIRST_RUN: &str = "No model is configured: the rehearsal model answers, offline and from a script.\n\
+const FIRST_RUN: &str = "No model is configured: you are using the built-in offline demo model.\n\
                          To set up a real one, leave with /quit and run `lodge setup`; to try this one, say `hello`.";
 /// Updates are shown after this many at the latest.
 const BATCH: usize = 1000;
@@ -154,6 +154,9 @@ impl LineClient {
             Some(session.state.title.clone()),
             directory.map(|uri| shown_path(uri)),
             self.model.as_deref().or(self.mirror.model()).map(str::to_owned),
+            Some(self.mirror.approvals())
+                .filter(|mode| *mode != "safe")
+                .map(|mode| format!("approvals: {mode}")),
         ];
         let line: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
         self.screen.note("·", &line.join(" · "))?;
@@ -349,6 +352,12 @@ impl LineClient {
                 self.began = Some(Instant::now());
                 show.running(screen, chat)?;
             }
+            StateAction::ChatTurnResume(_) => {
+                self.cancelling = false;
+                self.began = Some(Instant::now());
+                screen.note("·", "Trying again.")?;
+                show.resumed(chat)?;
+            }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 show.all(screen, chat)?;
                 if self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN) {
@@ -387,6 +396,10 @@ impl LineClient {
             StateAction::SessionConfigChanged(_) if self.mirror.model() != model_before.as_deref() => {
                 let model = self.mirror.model().unwrap_or("the host's choice");
                 self.screen.note("·", &format!("Model: {model}"))?;
+            }
+            StateAction::SessionConfigChanged(changed) if changed.config.contains_key(APPROVALS_KEY) => {
+                let mode = format!("Approvals: {}", self.mirror.approvals());
+                self.screen.note("·", &mode)?;
             }
             StateAction::SessionActivityChanged(changed) => {
                 self.show.activity(&mut self.screen, changed.activity.as_deref())?;

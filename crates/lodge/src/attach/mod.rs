@@ -51,7 +51,7 @@ use self::{
 };
 use crate::{
     cli::{AttachArgs, Cli, Command},
-    launch,
+    launch, remote,
     serve::print_line,
 };
 
@@ -74,6 +74,8 @@ pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<Exi
         unreachable!("`attach` is a command");
     };
     args.last_here = true;
+    // The way to another machine, open for as long as this runs.
+    let _way = remote::open(home, &mut args).await?;
     if args.url.is_none() {
         launch::ensure(home).await?;
     }
@@ -120,16 +122,17 @@ fn is_gone(error: &anyhow::Error) -> bool {
 /// Connects to the host and runs the client that this terminal can show.
 async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let place = Place::new(home, &args);
-    let workplace = workplace(&place, &args)?;
+    let mut workplace = workplace(&place, &args)?;
     let me = format!("lodge-attach-{}", Uuid::new_v4());
     let (link, hello) = Link::connect(&place, &me).await?;
     let root = root_of(hello)?;
+    let notices = notices(&place, &root, &mut workplace);
     if !args.plain && hardware::can_draw() {
-        return Box::pin(on_whole_screen(home, args, place, workplace, me, link, root)).await;
+        return Box::pin(on_whole_screen(home, args, place, workplace, me, link, root, notices)).await;
     }
     let mut screen = Screen::new();
-    if let Some(notice) = version_notice(&place) {
-        screen.note("·", &notice)?;
+    for notice in &notices {
+        screen.note("·", notice)?;
     }
     let mut opening = Opening {
         link: &link,
@@ -154,6 +157,25 @@ async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     client.run(start.first).await
 }
 
+/// What the person should know before the conversation. New sessions use the model that a variable here names, if the host has it.
+fn notices(place: &Place, root: &RootState, workplace: &mut Workplace) -> Vec<String> {
+    let mut notices = Vec::from_iter(version_notice(place));
+    let named = ["LODGE_MODEL", "COPILOT_MODEL"]
+        .iter()
+        .find_map(|name| Some((name, std::env::var(name).ok().filter(|value| !value.trim().is_empty())?)));
+    if let Some((variable, model)) = named.filter(|_| place.is_here()) {
+        let mut models = root.agents.iter().flat_map(|agent| &agent.models);
+        match models.any(|known| known.id == model) {
+            true => workplace.model = Some(model),
+            false => notices.push(format!(
+                "{variable} names {model}, and the running host was started without that model. To use it: `lodge serve --stop`, \
+                 then `lodge`."
+            )),
+        }
+    }
+    notices
+}
+
 /// What to do about a host of another version, if it is that. An upgrade leaves the running host as it was.
 fn version_notice(place: &Place) -> Option<String> {
     let note = crate::host_file::find(&place.own_home()?).ok()??;
@@ -175,6 +197,7 @@ async fn on_whole_screen(
     me: String,
     link: Link,
     root: RootState,
+    notices: Vec<String>,
 ) -> Result<ExitCode> {
     let client = &link.client;
     let wanted = match (&args.session, args.new, &workplace.directory) {
@@ -193,15 +216,23 @@ async fn on_whole_screen(
     let variable = |name: &str| std::env::var(name).ok();
     let chosen = config.terminal.theme.scheme().or_else(|| Scheme::detect(variable));
     let asked = match chosen {
-        Some(_) => background::Answers::default(),
-        None => background::ask().context("The terminal cannot be asked for its background")?,
+        Some(_) => None,
+        None => Some(background::ask().context("The terminal cannot be asked for its background")?),
+    };
+    let (scheme, typed_early, late) = match asked {
+        Some(asked) => (
+            asked.scheme,
+            asked.typed,
+            (!asked.whole).then(background::Late::default),
+        ),
+        None => (None, String::new(), None),
     };
     let setup = Setup {
         host: args.host.clone(),
         mirror,
         client_id: me.clone(),
         history: typed,
-        scheme: chosen.or(asked.scheme).unwrap_or_default(),
+        scheme: chosen.or(scheme).unwrap_or_default(),
         prices: config.prices,
         model: args.model,
         vim: config.terminal.vim,
@@ -217,12 +248,13 @@ async fn on_whole_screen(
         others: Others::new(home, args.host),
         way: None,
         mouse: config.terminal.mouse,
+        late,
     };
-    if !asked.typed.is_empty() {
-        full.app.insert(&asked.typed);
+    if !typed_early.is_empty() {
+        full.app.insert(&typed_early);
     }
-    if let Some(notice) = version_notice(&full.place) {
-        full.app.complain(&notice);
+    if !notices.is_empty() {
+        full.app.complain(&notices.join(" "));
     }
     full.run(None).await
 }
@@ -240,7 +272,11 @@ fn workplace(place: &Place, args: &AttachArgs) -> Result<Workplace> {
             Some(place::file_uri(&path))
         }
     };
-    Ok(Workplace { directory, is_here })
+    Ok(Workplace {
+        directory,
+        is_here,
+        model: None,
+    })
 }
 
 fn root_of(hello: InitializeResult) -> Result<RootState> {

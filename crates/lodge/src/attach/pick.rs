@@ -93,9 +93,9 @@ pub(super) fn table(sessions: &[SessionSummary], current: Option<&str>) -> Strin
 fn state(status: u32) -> &'static str {
     let is = |state: SessionStatus| status & state.bits() == state.bits();
     if is(SessionStatus::InputNeeded) {
-        "  [waits for an answer]"
+        "  [needs an answer]"
     } else if is(SessionStatus::InProgress) {
-        "  [works]"
+        "  [working]"
     } else {
         ""
     }
@@ -178,6 +178,8 @@ pub(super) struct Workplace {
     pub(super) directory: Option<Uri>,
     /// Whether the host is on this machine, so that programs find the same files.
     pub(super) is_here: bool,
+    /// The model that a variable of this program names; without one, the host's default.
+    pub(super) model: Option<String>,
 }
 
 impl Workplace {
@@ -186,6 +188,7 @@ impl Workplace {
         Self {
             directory: place.current_directory(),
             is_here: place.is_here(),
+            model: None,
         }
     }
 
@@ -216,7 +219,10 @@ pub(super) async fn create_as(client: &Client, uri: &str, workplace: &Workplace)
         meta: workplace.environment(),
         provider: None,
         working_directories: workplace.directory.clone().map(|directory| vec![directory]),
-        config: None,
+        config: workplace
+            .model
+            .clone()
+            .map(|model| [("model".to_owned(), model.into())].into_iter().collect()),
         active_client: None,
         progress_token: None,
     };

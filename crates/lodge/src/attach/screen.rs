@@ -54,7 +54,6 @@ impl Screen {
 
 impl<W: Write> Screen<W> {
     /// A plain text screen.
-    #[cfg(test)]
     pub(super) fn over(out: W) -> Self {
         Self {
             out,

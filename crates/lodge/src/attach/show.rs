@@ -197,6 +197,18 @@ impl Show {
             now.end == Some(TurnState::Complete) && !(kept && now.parts.iter().any(|part| answer(part).is_some()));
     }
 
+    /// A turn that was over goes on: what it had said by then stays shown.
+    pub(super) fn resumed(&mut self, chat: &ChatState) -> io::Result<()> {
+        let Some(turn) = &chat.active_turn else { return Ok(()) };
+        let mut shown = Shown::default();
+        let mut unseen = Screen::over(io::sink());
+        for part in &turn.response_parts {
+            shown.part(&mut unseen, part, &self.typed, 0)?;
+        }
+        self.turns.insert(turn.id.clone(), shown);
+        Ok(())
+    }
+
     fn turn<W: Write>(&mut self, screen: &mut Screen<W>, turn: &View<'_>) -> io::Result<()> {
         if !self.turns.contains_key(turn.id) {
             self.turns.insert(turn.id.to_owned(), Shown::default());

@@ -13,6 +13,8 @@ pub(super) enum Typed {
     },
     Deny(Option<String>),
     Cancel,
+    Retry,
+    Approvals(Option<String>),
     Sessions(Option<String>),
     New,
     Title(Option<String>),
@@ -29,20 +31,34 @@ Type to send a message; while the agent works, it waits in the queue. End a line
   y, n, a                 answer a question: yes, no (add a reason), always
   /approve, /deny [WHY]   the same
   /cancel                 stop the running turn (or Ctrl-C)
+  /retry                  try the failed turn again
   /steer TEXT             send a message into the running turn
   !COMMAND                run a command in the session's shell
   /sessions [N|ID]        list sessions, or go to one
   /new                    start a new session
   /rename [TITLE]         show or change the title
   /model [ID]             list the models, or choose one
+  /approvals [MODE]       show or choose what runs without approval: ask, safe, edits, all or none
   /login                  say how to set up a model
   /quit                   leave; the session keeps running (or Ctrl-D)
   //TEXT                  send TEXT with its slash
   Tab                     complete a command or an @file; arrows recall earlier lines";
 
 /// Commands of the line client, whatever the host offers.
-pub(super) const NAMES: [&str; 11] = [
-    "approve", "cancel", "deny", "help", "login", "model", "new", "quit", "rename", "sessions", "steer",
+pub(super) const NAMES: [&str; 13] = [
+    "approvals",
+    "approve",
+    "cancel",
+    "deny",
+    "help",
+    "login",
+    "model",
+    "new",
+    "quit",
+    "rename",
+    "retry",
+    "sessions",
+    "steer",
 ];
 
 impl Typed {
@@ -64,6 +80,8 @@ impl Typed {
             ("approve", Some(word)) if word == "always" => Self::Approve { always: true },
             ("deny", why) => Self::Deny(why),
             ("cancel", None) => Self::Cancel,
+            ("retry", None) => Self::Retry,
+            ("approvals", mode) => Self::Approvals(mode),
             ("steer", Some(text)) => Self::Steer(text),
             ("sessions", which) => Self::Sessions(which),
             ("new", None) => Self::New,

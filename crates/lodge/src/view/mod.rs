@@ -186,7 +186,7 @@ impl<'a> View<'a> {
 /// A sub-agent's actions get a line; its text goes to the agent that started it.
 fn of_sub_agent(event: &Event) -> Option<String> {
     Some(match event.payload() {
-        Payload::SubagentStarted(started) => format!("▸ {} begins", started.agent_display_name),
+        Payload::SubagentStarted(started) => format!("▸ {} started", started.agent_display_name),
         Payload::SubagentCompleted(done) if done.cancelled == Some(true) => {
             format!("▸ {} was stopped", done.agent_display_name)
         }

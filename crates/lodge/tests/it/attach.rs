@@ -1,6 +1,9 @@
 //! `lodge attach`: people at several terminals, a host that is killed and comes back.
 
-use testkit::{Home, Random, Running};
+use testkit::{
+    Home, Random, Running,
+    model_server::{ModelServer, Reply},
+};
 
 #[cfg(unix)]
 use crate::terminal::Terminal;
@@ -515,4 +518,99 @@ fn what_stops_the_host_is_why_its_turns_are_aborted() {
         assert_eq!(aborts.len(), 1, "{log:#?}");
         assert_eq!(aborts[0]["data"]["reason"], reason);
     }
+}
+
+#[test]
+fn a_failed_turn_is_tried_again_and_shown_in_every_terminal() {
+    let (server, home) = (ModelServer::start(), Home::new());
+    let config = format!(
+        "[[provider]]\nname = \"local\"\nbase_url = \"{}\"\n[[model]]\nid = \"m\"\nprovider = \"local\"\n",
+        server.openai_url()
+    );
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    let _host = Host::start(&home);
+    server.reply(Reply::error(400, "bad", "The request was refused."));
+    let mut one = attach(&home, &["--new"]);
+    one.say("do it");
+    one.line_with("The request was refused.");
+    let mut two = attach(&home, &["last"]);
+    two.line_with("The request was refused.");
+    server.reply(Reply::text("All is well."));
+    one.say("/retry");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("· Trying again.");
+        terminal.line_with("All is well.");
+    }
+    one.say("/retry");
+    one.line_with("did not fail");
+    let lines = leave(one);
+    assert_eq!(count(&lines, "> do it"), 1, "{lines:#?}");
+    leave(two);
+}
+
+#[test]
+fn an_approval_mode_is_the_sessions_and_an_option_of_a_run_is_not() {
+    let home = Home::new();
+    let create = |name: &str| format!(r#"call create {{"path":"{name}","file_text":"x"}}"#);
+    // Everything for one run, of a new session and of an old one: then the session has its own mode again.
+    for arguments in [vec!["run", "--yolo"], vec!["run", "--yolo", "--resume", "last"]] {
+        let arguments = arguments.into_iter().map(str::to_owned).chain([create("made")]);
+        let _ = home.run(arguments).ok();
+        std::fs::remove_file(home.work().join("made")).unwrap();
+        let refused = home.run(["run", "--resume", "last", &create("refused")]);
+        assert!(refused.stderr.contains("--approve edits"), "{refused:#?}");
+        assert!(!home.work().join("refused").exists());
+    }
+    // A mode that a person chose stays, whatever runs.
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["last"]);
+    one.say("/approvals none");
+    one.line_with("· Approvals: none");
+    one.say("/approvals never");
+    one.line_with("The approval modes are ask, safe, edits, all and none.");
+    leave(one);
+    for option in [None, Some("--yolo")] {
+        let arguments = ["run", "--resume", "last"]
+            .into_iter()
+            .chain(option)
+            .chain(["say more"]);
+        let _ = home.run(arguments).ok();
+        let mut again = attach(&home, &["last"]);
+        again.line_with("approvals: none");
+        leave(again);
+    }
+}
+
+#[test]
+fn the_list_tells_sessions_that_wait_from_those_that_were_interrupted() {
+    let home = Home::new();
+    let state = |expected: &str| {
+        let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            let listed = home.run(["sessions", "list"]).ok().stdout();
+            if listed.contains(expected) {
+                return;
+            }
+            assert!(std::time::Instant::now() < patience, "{expected}: {listed}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    let mut host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("slowly 20 ms, stream 100000 chunks");
+    state("  working ");
+    host.running.kill();
+    let _ = host.running.finish();
+    one.hush();
+    // Another host runs, and nothing works in it.
+    let _other = Host::start(&home);
+    state("  interrupted ");
+    let mut two = attach(&home, &["--new"]);
+    two.say("call bash {\"command\":\"echo hi > made\"} then say done");
+    two.line_with("? Run this command?");
+    state("  needs answer ");
+    two.say("y");
+    two.line_with("done");
+    leave(two);
 }

@@ -40,7 +40,7 @@ fn automations_are_listed_run_and_removed() {
     host.line_with("Ctrl-C stops");
     let list = || home.run(["automations"]).ok().stdout();
     let listed = list();
-    let expected = "wool-cards  Do\u{fffd} wool-cards  when asked  never ran  [0 0 30 2 * Europe/Berlin]";
+    let expected = "wool-cards  Do\u{fffd} wool-cards  manual  never ran  [0 0 30 2 * Europe/Berlin]";
     assert!(listed.lines().any(|line| line == expected), "{listed}");
     let ran = home.run(["automations", "run", "wool-c"]).ok().stdout();
     let session = ran.trim().rsplit(' ').next().unwrap().to_owned();
@@ -53,7 +53,7 @@ fn automations_are_listed_run_and_removed() {
         !failed.status.success() && failed.stderr.contains("/not/there"),
         "{failed:#?}"
     );
-    assert!(list().contains("wool-spin  Do\u{fffd} wool-spin  when asked  failed"));
+    assert!(list().contains("wool-spin  Do\u{fffd} wool-spin  manual  failed"));
     for (id, reason) in [("wool", "Several"), ("silk", "no automation"), ("", "no automation")] {
         let refused = home.run(["automations", "remove", id]);
         assert!(
@@ -62,7 +62,7 @@ fn automations_are_listed_run_and_removed() {
         );
     }
     // What still runs cannot be removed.
-    while !list().contains("wool-cards  Do\u{fffd} wool-cards  when asked  ran well") {}
+    while !list().contains("wool-cards  Do\u{fffd} wool-cards  manual  succeeded") {}
     for id in ["wool-spin", "wool"] {
         let _ = home.run(["automations", "remove", id]).ok();
     }

@@ -19,7 +19,8 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
-use testkit::{Home, Running};
+use serde_json::json;
+use testkit::{Home, Running, model_server::ModelServer};
 
 /// Only a hang gets to see the end of it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -244,11 +245,11 @@ fn a_denial_says_why_and_nothing_is_written() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say(r#"call create {"path":"b.txt","file_text":"x"} then say after"#);
     screen.until_shows("Deny, and say why");
     screen.press("5");
-    screen.until_shows("Enter sends");
+    screen.until_shows("Enter to send");
     screen.press("not there\r");
     screen.until_shows("denied: not there");
     screen.until_shows("after");
@@ -261,7 +262,7 @@ fn a_command_that_is_typed_is_run_whatever_the_menu_shows() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     // One after the other, as a person types: the menu follows as fast as the host does.
     for key in "/context".chars() {
         screen.press(&key.to_string());
@@ -290,7 +291,7 @@ fn sessions_of_all_hosts_are_in_one_list_and_open_from_it() {
     let _ = here.run(["hosts", "add", "dead", "ws://127.0.0.1:1/"]).ok();
 
     let mut screen = Screen::start(&here, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("say apples");
     screen.until("the first answer", |shown| {
         shown.matches("apples").count() > 1 && !shown.contains("Esc stops")
@@ -317,6 +318,13 @@ fn sessions_of_all_hosts_are_in_one_list_and_open_from_it() {
         shown.contains("› say apples") && !shown.contains("far · rehearsal")
     });
     screen.leave();
+    // By its name in a variable, without `attach`.
+    let mut named = Screen::with(
+        here.command::<&str>([]).env_remove("NO_COLOR").env("LODGE_URL", "far"),
+        100,
+    );
+    named.until_shows("far · rehearsal");
+    named.leave();
 }
 
 #[test]
@@ -324,7 +332,7 @@ fn nothing_that_an_agent_prints_steers_the_terminal() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 80);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say(r#"!printf '\033[2J\033]0;owned\007\033[31mred\n'; echo after"#);
     screen.until_shows("✓ Ran");
     screen.until_shows("[2J");
@@ -337,7 +345,7 @@ fn nothing_that_an_agent_prints_steers_the_terminal() {
 fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
     let home = Home::new();
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("say before");
     screen.until("an answer", |shown| {
         shown.matches("before").count() > 1 && !shown.contains("Esc stops")
@@ -405,7 +413,7 @@ fn a_host_is_started_again_after_an_upgrade_and_people_read_why_it_cannot_be() {
         };
     }
     let mut screen = Screen::with(command.env_remove("NO_COLOR"), 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     std::fs::remove_file(&program).unwrap();
     install();
     kill_host(&home);
@@ -425,7 +433,7 @@ fn an_interrupt_that_is_meant_for_another_program_does_not_end_the_conversation(
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("/login");
     screen.until_shows("Look for model servers");
     // A terminal sends it to all programs in the foreground.
@@ -435,7 +443,7 @@ fn an_interrupt_that_is_meant_for_another_program_does_not_end_the_conversation(
     screen.press("n\n");
     screen.until_shows("Number: ");
     screen.press("\x04");
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("say still here");
     screen.until("an answer", |shown| shown.matches("still here").count() > 1);
     screen.leave();
@@ -466,4 +474,72 @@ fn the_page_about_the_terminal_names_every_key_and_command() {
         let row = format!("| `{}` | {what} |", command.trim_end().replace('|', "\\|"));
         assert!(page.contains(&row), "docs/terminal.md has no row {row:?}");
     }
+}
+
+#[test]
+fn a_model_that_is_set_up_in_the_conversation_answers_in_it() {
+    let (server, home) = (ModelServer::rehearsing(), Home::new());
+    server.set_models(json!({ "data": [{ "id": "local-1" }] }));
+    let port = server.url().rsplit(':').next().unwrap().to_owned();
+    let mut command = home.command([] as [&str; 0]);
+    command.env_remove("NO_COLOR");
+    let mut screen = Screen::with(command.env("LODGE_LOCAL_SERVERS", format!("Ollama={port}")), 100);
+    screen.until_shows("built-in offline demo model");
+    screen.say("hello");
+    screen.until("the demo model's greeting", |shown| {
+        shown.contains("› hello") && !shown.contains("Esc stops")
+    });
+    let host = std::fs::read_to_string(home.path().join("host.json")).unwrap();
+    screen.say("/login");
+    screen.until_shows("Look for model servers");
+    screen.press("y\n");
+    screen.until_shows("1. ollama");
+    screen.press("1\n");
+    screen.until_shows("1. local-1");
+    screen.press("1\n");
+    // While `lodge setup` has the terminal, the title is its own again.
+    screen.until_writes("\x1b[23;0t");
+    screen.until_shows("Switched to ollama/local-1.");
+    screen.say("say from the server");
+    screen.until_answered("from the server");
+    screen.until_shows("ollama/local-1 · ");
+    let asked = server.requests();
+    assert!(
+        asked.last().unwrap().body.to_string().contains("say from the server"),
+        "{asked:?}"
+    );
+    // The host that runs is the same, and `lodge` here goes on with the model.
+    assert_eq!(std::fs::read_to_string(home.path().join("host.json")).unwrap(), host);
+    screen.leave();
+    let mut again = Screen::start(&home, &[], 100);
+    again.until_shows("› say from the server");
+    again.until_shows("ollama/local-1 · ");
+    again.leave();
+    stop(&home);
+}
+
+#[test]
+fn a_session_that_is_deleted_while_the_host_is_away_is_not_made_again() {
+    let home = Home::new();
+    let running = host(&home);
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Type a message");
+    screen.say("say before");
+    screen.until_answered("before");
+    stop(&home);
+    let _ = running.finish();
+    screen.until_shows("not reachable");
+    let _ = home.run(["sessions", "delete", "last", "--yes"]).ok();
+    let _host = host(&home);
+    screen.until_shows("This session was deleted. /new starts another");
+    screen.say("say lost");
+    screen.until_shows("› say lost");
+    screen.press("\x03");
+    screen.until_hides("› say lost");
+    screen.say("/new");
+    screen.until_hides("This session was deleted");
+    screen.say("say after");
+    screen.until_answered("after");
+    assert_eq!(home.logs().len(), 1);
+    screen.leave();
 }

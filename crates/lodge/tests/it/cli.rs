@@ -432,3 +432,41 @@ fn commands_see_no_variable_that_the_host_reads_a_credential_from() {
     assert!(printed.contains("LODGE_HOME="), "{printed}");
     assert!(!printed.contains("let-me-in"), "{printed}");
 }
+
+#[test]
+fn a_run_with_a_message_does_not_wait_for_input_that_never_comes() {
+    let home = Home::new();
+    // Open, and nobody writes to it.
+    let mut run = home.talk(["run", "say", "hello"]);
+    run.line_with("hello");
+    let done = run.finish().ok();
+    assert!(
+        done.stderr
+            .contains("warning: nothing came on standard input within 5 s"),
+        "{done:#?}"
+    );
+    // With a `-` at the end it is waited for, and once it began it is read to its end.
+    for arguments in [&["run", "think about", "-"][..], &["run", "think about"]] {
+        let mut run = home.talk(arguments);
+        run.say("doors");
+        run.hush();
+        let done = run.finish().ok();
+        assert!(!done.stderr.contains("warning"), "{done:#?}");
+        let shown = home.run(["sessions", "show", "last"]).ok().stdout();
+        assert!(
+            shown.contains("think about") && shown.contains("doors") && !shown.contains("about -"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn options_of_a_host_are_not_dropped_beside_a_session_to_open() {
+    let home = Home::new();
+    let done = home.run(["--resume", "last", "--port", "1"]);
+    assert_eq!(done.status.code(), Some(2), "{done:#?}");
+    assert!(
+        done.stderr.contains("it cannot be used with options of a host"),
+        "{done:#?}"
+    );
+}

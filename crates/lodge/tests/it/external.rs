@@ -119,7 +119,7 @@ fn another_agent_works_with_the_questions_the_files_and_the_log_of_this_host() {
     let prompt = editor.prompt(&session, "/context");
     assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
     let said = editor.text("agent_message_chunk");
-    assert!(said.contains("inner keeps the conversation itself."), "{said}");
+    assert!(said.contains("inner manages its own context"), "{said}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn people_are_shown_what_an_agent_asks_for_and_not_what_it_said_of_the_call() {
     configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("/model sly");
     screen.until("the agent's name below the editor", |shown| {
         shown.lines().last().is_some_and(|line| line.contains("sly"))

@@ -27,11 +27,17 @@ fn grants_are_listed_allowed_and_taken_back() {
         );
     };
     listed("asked");
-    let _ = home.run(["grants", "allow", &id]).ok();
+    // The beginning of an id will do.
+    let allowed = home.run(["grants", "allow", &id[..4]]).ok();
+    assert_eq!(
+        allowed.stdout().trim(),
+        "Allowed until the host stops: file:///srv/wool for phone."
+    );
     listed("until stop");
     let _ = home.run(["grants", "allow", &id, "--always"]).ok();
     listed("always");
-    let _ = home.run(["grants", "revoke", &id]).ok();
+    let revoked = home.run(["grants", "revoke", &id[..4]]).ok();
+    assert_eq!(revoked.stdout().trim(), "Revoked: file:///srv/wool for phone.");
     assert_eq!(grants.list(), []);
     for command in ["allow", "revoke"] {
         for id in [id.as_str(), "../seq", ""] {

@@ -34,14 +34,14 @@ const UNTIL_GO: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 fn started(home: &Home, columns: u16) -> Screen {
     let mut screen = Screen::start(home, &[], columns);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen
 }
 
 /// Lets every tool run.
 fn approve_everything(screen: &mut Screen) {
-    screen.say("/approvals off");
-    screen.until_shows("approves everything");
+    screen.say("/approvals all");
+    screen.until_shows("auto-approve on");
 }
 
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
@@ -101,7 +101,7 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::in_session(home.command::<&str>([]).env_remove("NO_COLOR"), 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     let words = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen";
     screen.say(&format!("say \"{words}\""));
     let rule = |columns: usize| "─".repeat(columns);
@@ -129,14 +129,14 @@ fn a_terminal_that_is_closed_ends_its_client_and_not_the_work() {
             true => Screen::in_session(&command, 100),
             false => Screen::start(&home, &[], 100),
         };
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         approve_everything(&mut screen);
         screen.say(&format!(r#"call bash {{"command":"{UNTIL_GO}"}} then say it went on"#));
         screen.until_shows("● Running");
         let status = screen.close();
         assert!(status.success(), "{status}");
         let status = home.run(["status"]).ok().stdout();
-        assert!(status.contains("[works]"), "{status}");
+        assert!(status.contains("[working]"), "{status}");
         std::fs::write(home.work().join("go"), "").unwrap();
         let mut again = Screen::start(&home, &[], 100);
         again.until("the answer", |shown| {
@@ -160,7 +160,7 @@ fn ctrl_z_gives_the_shell_the_terminal_and_fg_gives_it_back() {
     let mut screen = Screen::in_session(&shell, 100);
     screen.until_shows("shell> ");
     screen.press("\"$LODGE\"\r");
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("say before");
     screen.until_answered("before");
     screen.press(CTRL_Z);
@@ -171,7 +171,7 @@ fn ctrl_z_gives_the_shell_the_terminal_and_fg_gives_it_back() {
     screen.until_shows("42 is typed in the shell");
     screen.press("fg\r");
     screen.until("the conversation", |shown| {
-        shown.contains("› say before") && shown.contains("Say something") && !shown.contains("shell> ")
+        shown.contains("› say before") && shown.contains("Type a message") && !shown.contains("shell> ")
     });
     screen.say("say after");
     screen.until_answered("after");
@@ -295,7 +295,7 @@ fn a_message_is_written_in_the_persons_own_editor() {
         .env("VISUAL", format!("{} --wait", editor.display()))
         .env("EDITOR", "false");
     let mut screen = Screen::with(&mut command, 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.press("say begun");
     screen.until_shows("› say begun");
     screen.press(CTRL_G);
@@ -358,7 +358,7 @@ fn queued_messages_are_taken_back_edited_and_dropped() {
     screen.press(" and quinces\r");
     screen.until_shows("+ queued: say plums and quinces");
     screen.press(CTRL_T);
-    screen.until_shows("edits a queued message, x drops it");
+    screen.until_shows("edit a message · x: stop or remove it");
     // The first one is dropped, the next one edited.
     screen.press("x");
     screen.until_hides("queued: say apples");
@@ -384,7 +384,7 @@ fn colours_are_chosen_and_can_be_none() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::with(home.command::<&str>([]).env("NO_COLOR", "1"), 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("say bright");
     screen.until_answered("bright");
     assert!(!has_colours(&screen));
@@ -416,7 +416,7 @@ fn a_custom_agent_is_chosen_from_a_list() {
     screen.until_answered("before");
     screen.say("/agent");
     screen.until("the list", |shown| {
-        shown.contains("* The session's own") && shown.contains("reviewer  Reviews changes")
+        shown.contains("* Default agent") && shown.contains("reviewer  Reviews changes")
     });
     screen.press("rev\r");
     screen.until_shows("rehearsal · @reviewer");
@@ -438,12 +438,12 @@ fn what_was_typed_is_recalled_by_the_next_run_and_another_directory_has_its_own_
     let other = home.work().join("other");
     std::fs::create_dir(&other).unwrap();
     let mut screen = Screen::with(home.command::<&str>([]).current_dir(&other), 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     assert!(!screen.emulator.screen().contents().contains("apples"));
     screen.press(UP);
     screen.until_shows("› say apples");
     screen.press(CTRL_C);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.press(CTRL_D);
     assert!(screen.child.wait().unwrap().success());
 }
@@ -489,7 +489,7 @@ fn a_host_of_a_conversation_stays_while_anything_works_or_anybody_looks() {
     for (what, message) in work {
         let home = Home::new();
         let mut screen = Screen::with(home.command::<&str>([]).env("LODGE_HOST_LINGER", "0.2"), 100);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         approve_everything(&mut screen);
         screen.say(&message);
         screen.until_shows(match what {
@@ -537,7 +537,7 @@ fn a_variable_asks_for_the_plain_client_and_that_opens_the_last_session_here() {
     }
     for value in ["", "0", "false"] {
         let mut screen = Screen::with(home.command::<&str>([]).env("LODGE_PLAIN", value), 100);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         screen.leave();
     }
 }
@@ -557,5 +557,38 @@ fn the_plain_client_calls_a_person_too_and_a_dumb_terminal_only_rings() {
         assert_eq!(plain.shown.contains("\x1b]9;"), term == "xterm", "{}", plain.shown);
         plain.press(CTRL_D);
         assert!(plain.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn what_a_terminal_far_away_answers_late_is_not_typed() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 80);
+    // Nothing, as long as it is waited for.
+    screen.answer = "";
+    screen.until_shows("Type a message");
+    screen.press("be\x1b]11;rgb:ffff/ffff/ffff\x1b\\fore");
+    screen.until_shows("› before");
+    screen.press(CTRL_C);
+    screen.until_shows("Type a message");
+    screen.leave();
+}
+
+#[test]
+fn a_model_that_a_variable_names_is_used_for_new_sessions_or_said_to_be_missing() {
+    let home = Home::new();
+    let config = "[[provider]]\nname = \"p\"\nbase_url = \"http://127.0.0.1:9/v1\"\n[[model]]\nid = \"one\"\nprovider = \"p\"\n[[model]]\nid = \"two\"\nprovider = \"p\"\n";
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    let _host = host(&home);
+    for (model, shown) in [
+        ("two", "two · interactive"),
+        ("three", "LODGE_MODEL names three, and the running host"),
+    ] {
+        let mut command = home.command(["attach", "--new"]);
+        let mut screen = Screen::with(command.env_remove("NO_COLOR").env("LODGE_MODEL", model), 160);
+        screen.until_shows(shown);
+        screen.leave();
     }
 }

@@ -32,7 +32,7 @@ fn an_image_on_the_clipboard_is_attached() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = with_program(&home, "wl-paste", r"printf '\211PNG\r\n\032\n'");
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.press("describe the request ");
     screen.until_shows("› describe the request");
     screen.press("\x16");
@@ -52,7 +52,7 @@ fn a_clipboard_that_does_not_answer_keeps_nobody() {
         asked.display()
     );
     let mut screen = with_program(&home, "wl-paste", &script);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.press("\x16");
     let patience = Instant::now() + Duration::from_secs(60);
     while !asked.exists() {
@@ -80,7 +80,7 @@ fn the_wheel_scrolls_and_what_is_dragged_over_is_copied() {
     let copied = home.work().join("copied");
     let script = format!("cat > {}.part && mv {0}.part {0}", copied.display());
     let mut screen = with_program(&home, "wl-copy", &script);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say(&paragraphs(30));
     screen.until_shows("paragraph 30");
     screen.until_hides("Esc stops");
@@ -132,7 +132,7 @@ fn all_of_a_long_change_can_be_read_before_it_is_approved() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 80);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     let lines: String = (1..=60).map(|number| format!("row {number:02}\\n")).collect();
     screen.say(&format!(
         r#"call create {{"path":"long.txt","file_text":"{lines}"}} then say made"#
@@ -157,7 +157,7 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 140);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     let agent = |name: &str| {
         let prompt =
             format!(r#"say {name} is here then call bash {{\"command\":\"touch {name}.txt\"}} then wait 600 s"#);
@@ -171,7 +171,7 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
         agent("second")
     ));
     screen.until("both questions", |shown| {
-        shown.contains("(1 of 2, Tab goes on)")
+        shown.contains("(1 of 2, Tab: next)")
             && shown.contains("    touch ")
             && shown
                 .lines()
@@ -183,17 +183,17 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
     });
     screen.press("\r");
     screen.until("its conversation", |shown| {
-        shown.contains("a sub-agent's conversation, Esc returns") && shown.contains("first is here")
+        shown.contains("viewing a sub-agent · Esc to go back") && shown.contains("first is here")
     });
     // The first one leaves the question, the second the conversation.
     screen.press("\x1b");
-    screen.until_shows("questions wait (Tab)");
+    screen.until_shows("open questions (Tab)");
     screen.press("\x1b");
     screen.until("the own conversation", |shown| {
-        shown.contains("both work") && !shown.contains("Esc returns")
+        shown.contains("both work") && !shown.contains("viewing a sub-agent")
     });
     screen.press("\ty");
-    screen.until_hides("2 questions wait");
+    screen.until_hides("Tab: next");
     screen.press("n");
     screen.until_hides("Run this command?");
     screen.leave();
@@ -203,7 +203,7 @@ fn sub_agents_are_watched_and_their_questions_are_seen_together() {
 fn a_sub_agent_that_is_watched_when_the_host_is_killed_is_in_view_after_it() {
     let home = Home::new();
     let mut screen = Screen::start(&home, &[], 140);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     let prompt = "say it is here then wait 600 s";
     screen.say(&format!(
         r#"call task {{"agent_type":"task","name":"helper","description":"helper","prompt":"{prompt}","mode":"background"}} then say it works"#
@@ -213,7 +213,7 @@ fn a_sub_agent_that_is_watched_when_the_host_is_killed_is_in_view_after_it() {
     screen.until_shows("Delegating helper");
     screen.press("\r");
     screen.until("its conversation", |shown| {
-        shown.contains("a sub-agent's conversation, Esc returns") && shown.contains("it is here")
+        shown.contains("viewing a sub-agent · Esc to go back") && shown.contains("it is here")
     });
     kill_host(&home);
     screen.until_shows("not reachable");
@@ -222,7 +222,7 @@ fn a_sub_agent_that_is_watched_when_the_host_is_killed_is_in_view_after_it() {
     });
     screen.press("\x1b");
     screen.until("the own conversation", |shown| {
-        shown.contains("it works") && !shown.contains("Esc returns")
+        shown.contains("it works") && !shown.contains("viewing a sub-agent")
     });
     screen.say("say still here");
     screen.until("an answer", |shown| {
@@ -237,7 +237,7 @@ fn escape_twice_goes_back_to_an_earlier_message_and_lets_it_be_changed() {
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 80);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     for word in ["apples", "pears", "plums"] {
         screen.say(&format!("say {word}"));
         screen.until("an answer", |shown| {
@@ -247,7 +247,7 @@ fn escape_twice_goes_back_to_an_earlier_message_and_lets_it_be_changed() {
     screen.press("\x1b");
     screen.until_shows("Press Esc again to go back");
     screen.press("\x1b");
-    screen.until_shows("Go back to before");
+    screen.until_shows("Rewind to before");
     screen.press("\x1b[B\r");
     screen.until("the conversation before pears", |shown| {
         shown.contains("apples") && !shown.contains("plums") && shown.matches("pears").count() == 1
@@ -262,7 +262,7 @@ fn a_command_of_the_persons_own_leaves_the_session_idle_and_a_stopped_host_its_h
     let home = Home::new();
     let _host = host(&home);
     let mut screen = Screen::start(&home, &[], 80);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say("!echo typed");
     screen.until_shows("    typed");
     screen.until_hides("Esc stops");
@@ -291,5 +291,27 @@ fn a_terminal_that_says_that_it_is_light_is_written_on_in_dark_letters() {
         .unwrap();
     let cell = shown.cell(u16::try_from(row).unwrap(), 4).unwrap();
     assert_eq!(cell.bgcolor(), vt100::Color::Idx(254));
+    screen.leave();
+}
+
+#[test]
+fn a_sub_agent_is_stopped_from_the_list_of_what_works() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Type a message");
+    let prompt = "say it is here then wait 600 s";
+    screen.say(&format!(
+        r#"call task {{"agent_type":"task","name":"helper","description":"helper","prompt":"{prompt}","mode":"background"}} then say it works"#
+    ));
+    screen.until_shows("1 background task");
+    screen.press("\x14");
+    screen.until_shows("working");
+    screen.press("x");
+    screen.until_hides("working");
+    screen.press("\x1b");
+    screen.until("nothing works", |shown| {
+        !shown.contains("Sub-agents, background work") && !shown.contains("background task")
+    });
     screen.leave();
 }

@@ -154,7 +154,7 @@ fn what_waits_is_in_the_metrics_while_it_waits() {
         }
     };
     let mut screen = Screen::start(&home, &[], 100);
-    screen.until_shows("Say something");
+    screen.until_shows("Type a message");
     screen.say(r#"call create {"path":"c.txt","file_text":"x"}"#);
     screen.until_shows("Deny, and say why");
     until([1.0, 1.0, 0.0]);

@@ -97,7 +97,7 @@ fn a_run_that_ends_leaves_no_half_installation_behind() {
     let mut run = start(&home, &["run", "say hi"]);
     until_there(&home.work().join("begun"));
     kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), Signal::INT).unwrap();
-    told(&mut run, "Waiting until MCP servers are installed");
+    told(&mut run, "Waiting for MCP servers to finish installing");
     fs::write(home.work().join("go"), "").unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(130));
     assert!(home.work().join("whole").exists());

@@ -230,3 +230,22 @@ fn the_doctor_says_why_a_list_of_models_cannot_be_had() {
         assert!(bad.len() == 1 && bad[0].contains(why), "{text}");
     }
 }
+
+#[test]
+fn a_session_that_began_before_a_model_was_set_up_continues_with_that_model() {
+    let (server, home) = (ModelServer::start(), Home::new());
+    let _ = home.run(["run", "say hello"]).ok();
+    let _ = home.run(["run", "--model", "rehearsal", "say chosen"]).ok();
+    let config = format!(
+        "[[provider]]\nname = \"local\"\nbase_url = \"{}\"\n[[model]]\nid = \"m\"\nprovider = \"local\"\n",
+        server.openai_url()
+    );
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    // Whoever chose the rehearsal model keeps it.
+    let chosen = home.run(["run", "--resume", "last", "say again"]).ok();
+    assert_eq!(chosen.stdout().trim(), "again");
+    let _ = home.run(["sessions", "delete", "last", "--yes"]).ok();
+    server.reply(Reply::text("Here I am."));
+    let other = home.run(["run", "--resume", "last", "say again"]).ok();
+    assert_eq!(other.stdout().trim(), "Here I am.");
+}

@@ -228,7 +228,7 @@ fn approves(what: &'static str, change: Change) -> Row {
     let sdk = ("session.permissions.getMode", at("/mode", "allow-all"));
     row(what, change, Some(ahp), Some(sdk))
         .in_editors(option("approval", "all"))
-        .in_status("approves everything")
+        .in_status("auto-approve on")
 }
 
 /// Everything is asked about again.
@@ -236,7 +236,7 @@ fn asks(what: &'static str, change: Change) -> Row {
     let ahp = (On::Session, at("/config/values/autoApprove", "default"));
     let sdk = ("session.permissions.getMode", at("/mode", "manual"));
     row(what, change, Some(ahp), Some(sdk))
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "approves everything"))
+        .on_screen(|screen| pieces(screen).all(|piece| piece != "auto-approve on"))
 }
 
 fn title(what: &'static str, change: Change, title: &'static str) -> Row {
@@ -635,7 +635,7 @@ impl Lookers {
         sdk.call("session.resume", resume).unwrap();
         let id = session.as_str().unwrap();
         let mut screen = Screen::start(&host.home, &["attach", id], 100);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         Self {
             ahp,
             sdk,

@@ -145,7 +145,7 @@ fn an_answer_streams_as_markdown_until_escape_and_is_there_at_the_next_start() {
         let home = Home::new();
         let _host = host(&home);
         let mut screen = look.start(&home, &[]);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         screen.say(answer);
         screen.until("the answer is on its way", |shown| {
             // What is written to be sent has no drawn table.
@@ -173,7 +173,7 @@ fn a_write_is_approved_with_its_difference_in_view() {
         std::fs::write(home.work().join("a.rs"), "fn one() {}\nfn two() {}\n").unwrap();
         let _host = host(&home);
         let mut screen = look.start(&home, &[]);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         screen.say(
             r#"call edit {"path":"a.rs","old_str":"fn two() {}","new_str":"fn two() { one() }"} then say changed"#,
         );
@@ -198,7 +198,7 @@ fn a_session_is_found_by_its_words_in_the_list() {
         let home = Home::new();
         let _host = host(&home);
         let mut screen = look.start(&home, &[]);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         screen.say("say apples");
         screen.until("the first answer", |shown| {
             shown.matches("apples").count() > 1 && !shown.contains("Esc stops")
@@ -230,7 +230,7 @@ fn two_people_see_and_steer_one_session() {
         let home = Home::new();
         let _host = host(&home);
         let mut one = look.start(&home, &[]);
-        one.until_shows("Say something");
+        one.until_shows("Type a message");
         one.say("say first words");
         one.until("an answer", |shown| shown.matches("first words").count() > 1);
         let mut two = Screen::start(&home, &[], 60);
@@ -262,7 +262,7 @@ fn a_host_that_is_killed_is_waited_for_and_what_was_typed_is_sent() {
         let home = Home::new();
         let mut first = host(&home);
         let mut screen = look.start(&home, &[]);
-        screen.until_shows("Say something");
+        screen.until_shows("Type a message");
         screen.say("say before");
         screen.until("an answer", |shown| {
             shown.matches("before").count() > 1 && !shown.contains("Esc stops")

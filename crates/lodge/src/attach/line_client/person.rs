@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ahp::ahp_types::{
     StateAction,
-    actions::{ChatTurnCancelledAction, SessionTitleChangedAction},
+    actions::{ChatTurnCancelledAction, ChatTurnResumeAction, SessionConfigChangedAction, SessionTitleChangedAction},
     commands::CompletionItem,
     state::MessageAttachment,
 };
@@ -13,7 +13,7 @@ use anyhow::Result;
 use super::{LineClient, Sent};
 use lodge_terminal::client::{
     ask::{Reply, Verdict},
-    mirror::Mirror,
+    mirror::{APPROVALS, APPROVALS_KEY, Mirror, NO_APPROVALS, NOT_FAILED},
     outbox::{self, Outbox},
 };
 
@@ -50,6 +50,8 @@ impl LineClient {
             Typed::Approve { always: true } => self.decide(Verdict::Always).await,
             Typed::Deny(why) => self.decide(Verdict::No(why)).await,
             Typed::Cancel => self.cancel().await,
+            Typed::Retry => self.retry().await,
+            Typed::Approvals(mode) => self.approvals(mode).await,
             Typed::Title(Some(title)) => {
                 let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title });
                 let session = self.mirror.session.uri.clone();
@@ -171,6 +173,40 @@ impl LineClient {
         }
     }
 
+    /// Has the agent go on with a turn that failed.
+    async fn retry(&mut self) -> Result<()> {
+        let Some(turn_id) = self.mirror.failed_turn().map(str::to_owned) else {
+            return Ok(self.screen.note("·", NOT_FAILED)?);
+        };
+        let chat = self.mirror.chat.uri.clone();
+        if self.must_be_up()? {
+            let action = StateAction::ChatTurnResume(ChatTurnResumeAction { turn_id });
+            self.dispatch(chat, action, Sent::Other).await;
+        }
+        Ok(())
+    }
+
+    /// Shows or chooses the approval mode.
+    async fn approvals(&mut self, wanted: Option<String>) -> Result<()> {
+        let Some(wanted) = wanted else {
+            let now = self.mirror.approvals();
+            let line =
+                |(mode, what): &(&str, &str)| format!("{} {mode:<6} {what}\n", if now == *mode { "*" } else { " " });
+            let text: String = APPROVALS.iter().map(line).collect();
+            return Ok(self.screen.lines(&text)?);
+        };
+        if APPROVALS.iter().all(|(mode, _)| *mode != wanted) {
+            return Ok(self.screen.note("✗", NO_APPROVALS)?);
+        }
+        let session = self.mirror.session.uri.clone();
+        if self.must_be_up()? {
+            let config = [(APPROVALS_KEY.to_owned(), wanted.into())].into_iter().collect();
+            let action = StateAction::SessionConfigChanged(SessionConfigChangedAction { config, replace: None });
+            self.dispatch(session, action, Sent::Other).await;
+        }
+        Ok(())
+    }
+
     async fn cancel(&mut self) -> Result<()> {
         let Some(turn) = &self.mirror.chat.state.active_turn else {
             return Ok(self.screen.note("·", "Nothing is running.")?);
@@ -238,7 +274,7 @@ impl LineClient {
         let found = exact.or_else(|| similar.next().filter(|_| similar.next().is_none()));
         match found.map(|model| (*model).to_owned()) {
             Some(model) => {
-                self.screen.note("·", &format!("{model} answers the next message."))?;
+                self.screen.note("·", &format!("Using {model} for the next message."))?;
                 self.model = Some(model);
             }
             None => self
