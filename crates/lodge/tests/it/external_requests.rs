@@ -70,8 +70,8 @@ impl Row {
     }
 }
 
-/// Everything about it is shown, and no rule allows it.
-const UNCLEAR: [Outcome; 4] = [Whole, Whole, Whole, Allowed];
+/// Everything about it is shown, and no rule allows it. Rules that deny cannot be checked against it, so no mode allows it.
+const UNCLEAR: [Outcome; 4] = [Whole, Whole, Whole, Whole];
 /// A command or an address that is asked about unless a rule allows it.
 const COMMAND: [Outcome; 4] = [Asked, Asked, Allowed, Allowed];
 /// A file of the session that is read.
