@@ -29,6 +29,7 @@ mod habits;
 mod hands;
 mod health;
 mod history;
+mod install;
 mod jail;
 mod join;
 mod kept;
