@@ -404,7 +404,7 @@ async fn put(question: Question, peer: Peer, session: Session, by: AnsweredBy, o
         () = over.cancelled() => None,
     };
     let Some(answer) = answer else { return };
-    let done = match questions::meaning(question.kind, answer) {
+    let done = match questions::meaning(&question, answer) {
         Meaning::Answer(answer) => session.answer(&question.request_id, *answer, by).await,
         Meaning::Cancelled => session.abort(AbortReason::UserInitiated).await,
     };
