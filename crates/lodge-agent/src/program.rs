@@ -28,11 +28,13 @@ use uuid::Uuid;
 
 use self::{
     approved::Approved,
-    calls::Call,
+    calls::{Call, Tally},
     messages::{Answer, Thoughts},
+    requests::Bounds,
     terminals::{Terminal, Terminals},
 };
 use crate::{
+    context,
     redact::Secrets,
     transcript::INTERRUPTED,
     turn::{Stop, Turn},
@@ -45,6 +47,8 @@ pub(crate) type ProgramSlot = Arc<tokio::sync::Mutex<Option<Running>>>;
 const TURN_ID: &str = "0";
 /// So many calls of a program may be open at once, and so many of its requests.
 const MOST_OPEN: usize = 256;
+/// So much of one request, or of one result, is shown to people, in bytes. More does not fit into the queues of clients.
+const LONGEST_SHOWN: usize = 512 << 10;
 /// What is told of a call whose end the program did not tell.
 const FORGOTTEN: &str = "The agent did not say how this call ended.";
 
@@ -53,7 +57,9 @@ impl From<ExternalError> for Stop {
         let kind = match &error {
             ExternalError::SignIn { .. } => ErrorKind::Authentication,
             ExternalError::Refused { .. } => ErrorKind::Query,
-            ExternalError::Start { .. } | ExternalError::Gone { .. } => ErrorKind::Connection,
+            ExternalError::Start { .. } | ExternalError::Gone { .. } | ExternalError::NotContinued { .. } => {
+                ErrorKind::Connection
+            }
         };
         failed(kind, error.to_string())
     }
@@ -179,16 +185,29 @@ impl Turn {
         let mut blocks = vec![Block::Text {
             text: self.prompt.text.clone(),
         }];
-        let link = |path: &str, name: &str| Block::ResourceLink {
-            name: name.to_owned(),
-            uri: lodge_files::uri::file(path),
+        let link = |path: &str, name: &str, lines: Option<(u64, u64)>| {
+            let part = lines.map(|(first, last)| format!("#L{first}:{last}"));
+            Block::ResourceLink {
+                name: name.to_owned(),
+                uri: lodge_files::uri::file(path) + &part.unwrap_or_default(),
+            }
         };
         for attachment in &self.prompt.attachments {
+            if let Attachment::Selection(selection) = attachment {
+                let text = context::selected(selection).trim_end().to_owned();
+                blocks.push(Block::Text { text });
+            }
             let before = blocks.len();
             blocks.extend(match attachment {
-                Attachment::File(file) => Some(link(&file.path, &file.display_name)),
-                Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name)),
-                Attachment::Selection(selection) => Some(link(&selection.file_path, &selection.display_name)),
+                Attachment::File(file) => {
+                    let lines = file.line_range.as_ref().map(|lines| (lines.start, lines.end));
+                    Some(link(&file.path, &file.display_name, lines))
+                }
+                Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name, None)),
+                Attachment::Selection(selection) => {
+                    let lines = context::lines_of(selection);
+                    Some(link(&selection.file_path, &selection.display_name, Some(lines)))
+                }
                 Attachment::Blob(blob) if takes_images && blob.mime_type.starts_with("image/") => {
                     blob.data.clone().map(|data| Block::Image {
                         data,
@@ -235,6 +254,10 @@ impl Turn {
                 "The agent stopped: it reached its own limit of model calls.",
             ),
             "refusal" => ("answer_filtered", "The agent refused to continue."),
+            "cancelled" => (
+                "answer_cut",
+                "The agent stopped although nobody asked it to: it reports that the turn was cancelled.",
+            ),
             _ => return Ok(()),
         };
         self.shared.recorder.record(SessionWarning {
@@ -249,6 +272,8 @@ impl Turn {
 /// What came of a wish.
 enum Done {
     Nothing,
+    /// What was to be looked at is known. This goes on with it.
+    Found(Box<dyn FnOnce(&mut Work<'_>) -> Result<(), Stop> + Send>),
     /// A question about this call of the program was answered. This may be done for the call without asking again.
     Answered(String, Vec<Approved>),
     /// A person ended the turn.
@@ -274,7 +299,9 @@ struct Work<'a> {
     thoughts: Thoughts,
     /// By the program's ids.
     calls: HashMap<String, Call>,
+    tally: Tally,
     terminals: Terminals,
+    bounds: Bounds,
     requests: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
     /// Its plan as it is being noted: one at a time, so that no earlier one comes after a later one.
     noting: Option<BoxFuture<'static, ()>>,
@@ -293,7 +320,9 @@ impl<'a> Work<'a> {
             answer: Answer::default(),
             thoughts: Thoughts::default(),
             calls: HashMap::new(),
+            tally: Tally::default(),
             terminals: Terminals::default(),
+            bounds: Bounds::default(),
             requests: FuturesUnordered::new(),
             noting: None,
             plan: None,
@@ -317,12 +346,18 @@ impl<'a> Work<'a> {
                 },
                 Some(done) = self.requests.next() => self.done(done?)?,
                 () = noted(&mut self.noting) => self.note_plan(),
+                () = self.terminals.printed.notified() => self.tell_printed(),
                 () = self.answer.partial.due() => self.answer.partial.keep(self.turn, TURN_ID),
             }
         }
     }
 
     fn hear(&mut self, said: Said) -> Result<(), Stop> {
+        self.take(said)?;
+        self.within_limits()
+    }
+
+    fn take(&mut self, said: Said) -> Result<(), Stop> {
         match said {
             Said::Text(text) => self.text(text),
             Said::Thought(text) => self.thought(text),
@@ -351,6 +386,7 @@ impl<'a> Work<'a> {
     fn done(&mut self, done: Done) -> Result<(), Stop> {
         match done {
             Done::Nothing => {}
+            Done::Found(next) => next(self)?,
             Done::Answered(call, approved) => {
                 self.answered(&call, approved)?;
             }

@@ -458,6 +458,14 @@ for n in 1 2 3 4 5 6 7; do
 printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
 printf '"toolCallId":"%s%s","status":"completed"}}}\n' "$n" "$big"
 done; sleep 100"#;
+    let busy = r#"for n in $(seq 10001); do
+say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"'$n'","status":"completed"}}}'
+done; sleep 100"#;
+    let writes = r#"big=$(head -c 500000 /dev/zero | tr '\0' x)
+for n in $(seq 140); do
+printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
+printf '"toolCallId":"%s","status":"completed","rawOutput":"%s"}}}\n' "$n" "$big"
+done; sleep 100"#;
     let faults: &[(&str, &str, &str)] = &[
         ("crash", "echo boom >&2; exit 3", "code 3; its last output: boom"),
         (
@@ -474,6 +482,8 @@ done; sleep 100"#;
         ),
         ("hoards", hoards, "bytes in its calls"),
         ("labels", labels, "bytes in its calls"),
+        ("busy", busy, "more than 10000 calls"),
+        ("writes", writes, "bytes to the log"),
         ("lies", &lies, ""),
     ];
     let scripts: Vec<String> = faults
