@@ -9,6 +9,7 @@
 //! request, in the program's own words, and no rule allows it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::Arc,
@@ -33,7 +34,12 @@ const CONTENTS: &[&str] = &["content", "contents", "file_text"];
 const OLD_PARTS: &[&str] = &["old_str", "old_string", "oldString", "oldText"];
 const NEW_PARTS: &[&str] = &["new_str", "new_string", "newString", "newText"];
 /// Texts that only explain.
-const WORDS: &[&str] = &["description", "explanation", "intention", "summary", "title"];
+const WORDS: &[&str] = &["description", "explanation", "intention", "reason", "summary", "title"];
+/// Ids of the call, and of the turn that it belongs to.
+const CALL_IDS: &[&str] = &["call_id", "callId"];
+const TURN_IDS: &[&str] = &["turn_id", "turnId"];
+/// What an agent reads in its own command.
+const PARSED: &[&str] = &["parsed_cmd", "parsedCmd"];
 /// How long somebody waits for a command or an address.
 const LIMITS: &[&str] = &["timeout", "timeout_ms", "timeoutMs", "timeout_seconds", "initial_wait"];
 /// Whether somebody waits for a command.
@@ -163,27 +169,33 @@ impl Recorded {
 }
 
 /// The arguments of a call that nobody has accounted for yet.
-struct Input<'a>(BTreeMap<&'a str, &'a Value>);
+struct Input<'a> {
+    members: BTreeMap<&'a str, &'a Value>,
+    /// The program's id of the call.
+    call: &'a str,
+}
 
 impl<'a> Input<'a> {
     /// `None` if they are no members of an object.
     fn of(known: &'a CallUpdate) -> Option<Self> {
-        match &known.raw_input {
-            None | Some(Value::Null) => Some(Self(BTreeMap::new())),
+        let members = match &known.raw_input {
+            None | Some(Value::Null) => BTreeMap::new(),
             Some(Value::Object(members)) => {
                 let members = members.iter();
-                Some(Self(members.map(|(name, value)| (name.as_str(), value)).collect()))
+                members.map(|(name, value)| (name.as_str(), value)).collect()
             }
-            Some(_) => None,
-        }
+            Some(_) => return None,
+        };
+        let call = &known.tool_call_id;
+        Some(Self { members, call })
     }
 
     /// Takes the members of these names that are of the expected form.
     fn take(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) -> Vec<&'a Value> {
         let names = names.iter();
         names
-            .filter_map(|name| match self.0.get(*name) {
-                Some(value) if fits(value) => self.0.remove(*name),
+            .filter_map(|name| match self.members.get(*name) {
+                Some(value) if fits(value) => self.members.remove(*name),
                 _ => None,
             })
             .collect()
@@ -196,9 +208,22 @@ impl<'a> Input<'a> {
 
     /// The text that stands under one of these names. Under several it must be the same, or it stays unaccounted for.
     fn text(&mut self, names: &[&str]) -> Option<&'a str> {
-        let first = names.iter().find_map(|name| self.0.get(*name)?.as_str())?;
+        let first = names.iter().find_map(|name| self.members.get(*name)?.as_str())?;
         self.take(names, |value| value == first);
         Some(first)
+    }
+
+    /// A line for a shell, which stands under one of these names as a text or as a list of words.
+    fn line(&mut self, names: &[&str]) -> Option<Cow<'a, str>> {
+        if let Some(text) = self.text(names) {
+            return Some(text.into());
+        }
+        let words = names
+            .iter()
+            .find_map(|name| self.members.get(*name).copied().filter(|value| value.is_array()))?;
+        let line = line_of(words)?;
+        self.take(names, |value| value == words);
+        Some(line.into())
     }
 
     fn pass_over(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) {
@@ -206,9 +231,13 @@ impl<'a> Input<'a> {
     }
 
     /// A command, and where it runs.
-    fn command(&mut self) -> Option<(&'a str, &'a str)> {
-        let command = self.text(COMMANDS)?;
-        self.pass_over(&["commands"], |value| is_list(value, |item| item == command));
+    fn command(&mut self) -> Option<(Cow<'a, str>, &'a str)> {
+        let command = self.line(COMMANDS)?;
+        self.pass_over(&["commands"], |value| is_list(value, |item| *item == *command));
+        let call = self.call;
+        self.pass_over(CALL_IDS, |value| value == call);
+        self.pass_over(TURN_IDS, |value| value.as_str().is_some_and(is_number));
+        self.pass_over(PARSED, |value| is_list(value, |part| is_reading_of(part, &command)));
         self.pass_over(LIMITS, Value::is_number);
         self.pass_over(BACKGROUND, Value::is_boolean);
         let place = self.text(PLACES).filter(|place| !place.is_empty());
@@ -218,7 +247,7 @@ impl<'a> Input<'a> {
     /// Whether nothing is left that says something.
     fn is_used_up(&mut self) -> bool {
         self.pass_over(WORDS, Value::is_string);
-        self.0.values().all(|value| match value {
+        self.members.values().all(|value| match value {
             Value::Null => true,
             Value::String(text) => text.is_empty(),
             Value::Array(items) => items.is_empty(),
@@ -226,6 +255,33 @@ impl<'a> Input<'a> {
             Value::Bool(_) | Value::Number(_) => false,
         })
     }
+}
+
+/// The line that a command given as a text, or as its words, comes to.
+fn line_of(command: &Value) -> Option<String> {
+    match command {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) if !words.is_empty() => {
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(quoted)).collect();
+            Some(words?.join(" "))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an id says nothing: numbers, and UUIDs.
+fn is_number(id: &str) -> bool {
+    id.len() <= 64 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+}
+
+/// Whether whoever reads a command has read all that an agent says it is made of.
+fn is_reading_of(part: &Value, command: &str) -> bool {
+    let is_shown = |(name, value): (&String, &Value)| match value {
+        Value::String(kind) if name == "type" => ["unknown", "read", "list_files", "search"].contains(&kind.as_str()),
+        Value::String(text) => command.contains(text.as_str()),
+        other => other.is_null(),
+    };
+    part.as_object().is_some_and(|members| members.iter().all(is_shown))
 }
 
 fn is_list(value: &Value, fits: impl Fn(&Value) -> bool) -> bool {
@@ -290,7 +346,7 @@ impl<'a> Request<'a> {
         let mentioned: BTreeSet<PathBuf> = words.map(|word| paths::absolute(&directory, word)).collect();
         let is_seen = |path: &&str| mentioned.contains(&paths::absolute(&cx.cwd, path));
         let is_clear = self.changes.is_empty() && self.locations.iter().all(is_seen) && self.input.is_used_up();
-        let (_, action) = by.command(command, place).ok().filter(|_| is_clear)?;
+        let (_, action) = by.command(&command, place).ok().filter(|_| is_clear)?;
         Some(vec![action])
     }
 
@@ -516,7 +572,7 @@ impl Describer {
         let input = known.raw_input.as_ref();
         let line = input.and_then(|input| serde_json::from_value::<NewTerminal>(input.clone()).ok());
         let line = line.map(|command| command.line());
-        let line = line.or_else(|| member(COMMANDS).map(str::to_owned));
+        let line = line.or_else(|| COMMANDS.iter().find_map(|name| line_of(input?.get(name)?)));
         let command = line.and_then(|line| self.need("bash", json!({ "command": line, "description": "" })));
         let url = member(URLS).and_then(|url| self.need("web_fetch", json!({ "url": url })));
         let kind = known.kind.as_deref();
