@@ -16,7 +16,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lodge_events::{
-    AssistantTurnStart, Attachment, LodgeProgram, SessionTodosChanged, SessionUsageInfo, SessionWarning,
+    AssistantTurnStart, Attachment, CommandsChanged, LodgeProgram, SessionTodosChanged, SessionUsageInfo,
+    SessionWarning,
 };
 use lodge_external::{Block, ExternalError, PlanEntry, Program, Running, Said, Start};
 use lodge_log::LogError;
@@ -129,6 +130,8 @@ impl Turn {
         let mut work = Work::new(self, program);
         let running = borrowed.running();
         running.prompt(&blocks);
+        // What it names from now on it says in the turn.
+        work.name_commands(running.commands());
         let stopped = work.listen(running).await;
         // A program that failed may have left calls open.
         if !work.ended {
@@ -371,6 +374,10 @@ impl<'a> Work<'a> {
                 }
                 Ok(())
             }
+            Said::Commands(commands) => {
+                self.name_commands(commands);
+                Ok(())
+            }
             Said::Usage { used, size } => {
                 self.turn.shared.recorder.note(SessionUsageInfo {
                     token_limit: size,
@@ -394,6 +401,17 @@ impl<'a> Work<'a> {
             Done::Rejected => return Err(Stop::Rejected),
         }
         Ok(())
+    }
+
+    /// Tells clients which slash commands the program understands, if these are new. A sub-agent's are nobody's.
+    fn name_commands(&self, commands: Vec<lodge_external::Command>) {
+        let shared = &self.turn.shared;
+        if shared.sub.is_some() || *shared.program_commands.lock() == commands {
+            return;
+        }
+        *shared.program_commands.lock() = commands;
+        let commands = shared.clients.lock().commands();
+        shared.recorder.note(CommandsChanged { commands });
     }
 
     /// Notes the newest plan, where other agents note what they have to do.

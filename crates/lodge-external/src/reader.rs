@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::said::{CallUpdate, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest};
+use crate::said::{
+    CallUpdate, Command, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest,
+};
 
 /// Longer messages end the connection.
 pub(crate) const LONGEST: usize = 16 << 20;
@@ -34,6 +36,8 @@ pub(crate) type Listener = Arc<watch::Sender<Option<mpsc::Sender<Heard>>>>;
 pub(crate) struct Reader {
     pub(crate) peer: Peer,
     pub(crate) listener: Listener,
+    /// The slash commands that it named last, whether a turn listened or not.
+    pub(crate) commands: Arc<watch::Sender<Vec<Command>>>,
     /// What is left of [`ROOM`].
     pub(crate) room: Arc<Semaphore>,
     /// The one conversation that it may speak of, once that is known.
@@ -78,6 +82,9 @@ impl Reader {
                 Ok(Message::Notification { method, params }) => {
                     let known = method == "session/update" && self.concerns(&params);
                     let said = known.then(|| update(&params)).flatten();
+                    if let Some(Said::Commands(commands)) = &said {
+                        self.commands.send_replace(commands.clone());
+                    }
                     said.map(|said| Heard::Said {
                         said: Box::new(said),
                         _room: room,
@@ -218,6 +225,7 @@ fn update(given: &Value) -> Option<Said> {
             let entries: Vec<PlanEntry> = serde_json::from_value(update["entries"].clone()).ok()?;
             Some(Said::Plan(entries))
         }
+        "available_commands_update" => Some(Said::Commands(Command::listed(&update["availableCommands"]))),
         "usage_update" => Some(Said::Usage {
             used: update["used"].as_u64()?,
             size: update["size"].as_u64()?,
@@ -256,6 +264,7 @@ mod tests {
         let reader = Reader {
             peer: Peer::default(),
             listener: listener.clone(),
+            commands: Arc::default(),
             room: Arc::new(Semaphore::new(5)),
             session_id: Arc::default(),
         };
@@ -291,6 +300,7 @@ mod tests {
             let reader = Reader {
                 peer: Peer::default(),
                 listener: Listener::default(),
+                commands: Arc::default(),
                 room: Arc::new(Semaphore::new(ROOM)),
                 session_id: Arc::default(),
             };

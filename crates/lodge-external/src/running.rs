@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     program::Program,
     reader::{Heard, LONGEST, Listener, ROOM, Reader},
-    said::{Block, Said},
+    said::{Block, Command, Said},
     servers::{McpCapabilities, McpServer},
 };
 
@@ -140,6 +140,7 @@ pub struct Running {
     process: Process,
     peer: Peer,
     listener: Listener,
+    commands: Arc<watch::Sender<Vec<Command>>>,
     /// What it says in the turn that runs.
     said: Option<mpsc::Receiver<Heard>>,
     /// Why nothing comes any more.
@@ -187,11 +188,13 @@ impl Running {
         let peer = Peer::default();
         tokio::spawn(peer.clone().write_to(stdin));
         let listener = Listener::default();
+        let commands = Arc::<watch::Sender<Vec<Command>>>::default();
         let session_id = Arc::<OnceLock<String>>::default();
         let (ended, end) = watch::channel(None);
         let reader = Reader {
             peer: peer.clone(),
             listener: listener.clone(),
+            commands: commands.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
             session_id: session_id.clone(),
         };
@@ -210,6 +213,7 @@ impl Running {
             process,
             peer,
             listener,
+            commands,
             said: None,
             end,
             session_id,
@@ -361,6 +365,11 @@ impl Running {
     pub fn is_in(&self, cwd: &Path, additional: &[PathBuf]) -> bool {
         let (known, others) = &self.place;
         known == cwd && others.as_ref().is_none_or(|others| others == additional)
+    }
+
+    /// The slash commands that it named last.
+    pub fn commands(&self) -> Vec<Command> {
+        self.commands.borrow().clone()
     }
 
     /// Whether images can be sent.

@@ -5,6 +5,11 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// So many slash commands of a program are listed.
+const MOST_COMMANDS: usize = 256;
+/// So much of what one does is shown, in characters.
+const LONGEST_LINE: usize = 200;
+
 /// What came from the program.
 pub enum Said {
     /// More of its answer.
@@ -15,6 +20,8 @@ pub enum Said {
     Call(Box<CallUpdate>),
     /// Everything that it has noted to do.
     Plan(Vec<PlanEntry>),
+    /// The slash commands that it understands, all of them.
+    Commands(Vec<Command>),
     /// How full its context is.
     Usage {
         /// Tokens in it.
@@ -32,6 +39,39 @@ pub enum Said {
     Terminal(NewTerminal, Reply),
     /// It wants something of a command that runs.
     OfTerminal(TerminalRequest, String, Reply),
+}
+
+/// A slash command of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Its name, without the slash.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What may follow it.
+    pub hint: Option<String>,
+}
+
+impl Command {
+    /// The commands of a list, as many and as long as a list for people may be.
+    pub(crate) fn listed(given: &Value) -> Vec<Self> {
+        let short = |text: &Value| {
+            let line = text.as_str().and_then(|text| text.lines().next()).unwrap_or_default();
+            line.chars().take(LONGEST_LINE).collect::<String>()
+        };
+        let command = |given: &Value| {
+            let name = given["name"].as_str()?.trim_start_matches('/');
+            let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
+            let is_name = !name.is_empty() && name.len() <= LONGEST_LINE && name.chars().all(fits);
+            is_name.then(|| Self {
+                name: name.to_owned(),
+                description: short(&given["description"]),
+                hint: Some(short(&given["input"]["hint"])).filter(|hint| !hint.is_empty()),
+            })
+        };
+        let given = given.as_array().into_iter().flatten();
+        given.filter_map(command).take(MOST_COMMANDS).collect()
+    }
 }
 
 /// A command to be run.
@@ -466,6 +506,28 @@ impl Drop for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_have_names_that_can_be_typed_and_short_descriptions() {
+        let long = "x".repeat(1000);
+        let listed = Command::listed(&json!([
+            { "name": "review", "description": "Reviews\nmuch", "input": { "hint": "[FILE]" } },
+            { "name": "/git:commit", "description": long },
+            { "name": "two words" },
+            { "name": "" },
+            { "description": "nameless" },
+            7,
+        ]));
+        let names: Vec<&str> = listed.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, ["review", "git:commit"]);
+        assert_eq!(
+            (listed[0].description.as_str(), listed[0].hint.as_deref()),
+            ("Reviews", Some("[FILE]"))
+        );
+        assert_eq!(listed[1].description.len(), LONGEST_LINE);
+        let many = vec![json!({ "name": "n" }); 1000];
+        assert_eq!(Command::listed(&json!(many)).len(), MOST_COMMANDS);
+    }
 
     #[test]
     fn the_size_of_a_call_follows_its_updates() {
