@@ -123,6 +123,53 @@ fn another_agent_works_with_the_questions_the_files_and_the_log_of_this_host() {
 }
 
 #[test]
+fn the_commands_of_an_agent_are_listed_and_passed_on() {
+    let home = Home::new();
+    let named = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+        "sessionUpdate": "available_commands_update", "availableCommands": [
+            { "name": "review", "description": "Reviews the changes", "input": { "hint": "[FILE]" } } ] } } });
+    let script = format!(
+        r#"say() {{ printf '%s\n' "$1"; }}
+read -r line; say '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":1}}}}'
+read -r line; say '{{"jsonrpc":"2.0","id":2,"result":{{"sessionId":"s"}}}}'
+say '{named}'
+id=2
+while read -r line; do
+printf '%s\n' "$line" >> prompts; id=$((id + 1))
+say '{{"jsonrpc":"2.0","id":'$id',"result":{{"stopReason":"end_turn"}}}}'
+done"#
+    );
+    configure(&home, &[("knows", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "knows");
+    // Nobody knows its commands before it was started, so it gets what may be one.
+    assert_eq!(editor.stops(&session, "/init now"), "end_turn");
+    editor.until("its commands", |update| {
+        update["sessionUpdate"] == "available_commands_update" && update.to_string().contains("Reviews the changes")
+    });
+    assert_eq!(editor.stops(&session, "/review a.rs"), "end_turn");
+    let prompt = editor.prompt(&session, "/reviwe a.rs");
+    let error = editor.wait(prompt).unwrap_err();
+    let why = error["message"].as_str().unwrap();
+    assert!(why.contains("There is no command `/reviwe`"), "{why}");
+    let prompts = std::fs::read_to_string(home.work().join("prompts")).unwrap();
+    let prompts: Vec<Value> = prompts
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let texts: Vec<&Value> = prompts
+        .iter()
+        .map(|line| &line["params"]["prompt"][0]["text"])
+        .collect();
+    assert_eq!(texts, ["/init now", "/review a.rs"]);
+    // Another model has other commands.
+    let other = editor.new_session();
+    let prompt = editor.prompt(&other, "/review");
+    assert!(editor.wait(prompt).is_err());
+}
+
+#[test]
 fn an_agent_that_only_loads_its_conversation_goes_on_with_it_and_what_it_repeats_is_not_recorded() {
     let home = Home::new();
     let below = home.work().join("below");
