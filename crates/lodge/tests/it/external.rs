@@ -276,6 +276,61 @@ async fn agents_are_in_the_lists_of_models_of_every_face_without_numbers_that_no
     assert!(!line.contains("tokens"), "{line}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_of_an_agent_are_answered_by_an_app_and_by_an_ahp_client() {
+    let execute =
+        |id: &str, command: &str| json!({ "toolCallId": id, "kind": "execute", "rawInput": { "command": command } });
+    let steps = permission(10, execute("a", "touch one")) + &permission(11, execute("b", "touch two"));
+    let script = format!("{GREETING}{steps}{END}");
+    let home = Home::new();
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let host = Host::start_in(home, "");
+    let mut sdk = Sdk::connect(&host);
+    let new = json!({ "model": "sly", "workingDirectory": host.home.work(), "requestPermission": true });
+    let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
+    let mut ahp = Client::connect(&host.ahp_url(), "test").await;
+    let channel = format!("lodge:/{}", session.as_str().unwrap());
+    let chat = ahp.subscribe(&channel).await["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    ahp.subscribe(&chat).await;
+    ahp.accepted(&chat, crate::accepted::turn("m1", "go")).await;
+    let asked = loop {
+        let message = sdk.waiting.pop_front().unwrap_or_else(|| sdk.next());
+        let event = &message["params"]["event"];
+        if event["type"] == "permission.requested" {
+            break event["data"].clone();
+        }
+    };
+    assert!(asked.to_string().contains("touch one"), "{asked}");
+    let yes = json!({ "sessionId": session, "requestId": asked["requestId"], "result": { "kind": "approve-once" } });
+    let answered = sdk
+        .call("session.permissions.handlePendingPermissionRequest", yes)
+        .unwrap();
+    assert_eq!(answered["success"], true);
+    let ready = ahp
+        .until(|message| {
+            let action = &message["params"]["action"];
+            action["type"] == "chat/toolCallReady" && action.to_string().contains("touch two")
+        })
+        .await;
+    let call = &ready["params"]["action"]["toolCallId"];
+    let yes = json!({ "type": "chat/toolCallConfirmed", "turnId": "m1", "toolCallId": call, "approved": true });
+    ahp.accepted(&chat, yes).await;
+    ahp.ends("m1").await;
+    let answers = std::fs::read_to_string(host.home.work().join("answers")).unwrap();
+    assert_eq!(answers.matches("\"y\"").count(), 2, "{answers}");
+    let log = log_of(&host.home, session.as_str().unwrap());
+    let by: Vec<&Value> = log
+        .iter()
+        .filter(|event| event["type"] == "lodge.answered")
+        .map(|event| &event["data"]["by"])
+        .collect();
+    assert_eq!(by.len(), 2, "{by:?}");
+    assert_ne!(by[0], by[1], "each was answered by another client");
+}
+
 #[test]
 fn another_agent_is_cancelled_goes_on_and_finds_its_conversation_after_a_kill() {
     let inner = Home::new();
