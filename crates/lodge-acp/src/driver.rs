@@ -119,8 +119,7 @@ impl Driver {
             tokio::select! {
                 batch = self.events.next_batch() => match batch {
                     Some(batch) if batch.is_empty() => {
-                        tracing::warn!("an ACP client missed events and is dropped");
-                        return self.peer.close();
+                        return self.peer.drop_slow();
                     }
                     Some(batch) => for event in &batch {
                         self.event(event).await;
