@@ -272,11 +272,14 @@ impl Turn {
     }
 }
 
+/// What goes on with something that was looked at.
+type Next = Box<dyn FnOnce(&mut Work<'_>) -> Result<(), Stop> + Send>;
+
 /// What came of a wish.
 enum Done {
     Nothing,
     /// What was to be looked at is known. This goes on with it.
-    Found(Box<dyn FnOnce(&mut Work<'_>) -> Result<(), Stop> + Send>),
+    Found(Next),
     /// A question about this call of the program was answered. This may be done for the call without asking again.
     Answered(String, Vec<Approved>),
     /// A person ended the turn.

@@ -446,7 +446,7 @@ impl Running {
 /// Whether an answer to a wish to continue a conversation can mean that there is no such conversation. Agents have no common word
 /// for that.
 fn means_unknown(error: &Error) -> bool {
-    let details = error.data.as_ref().map(Value::to_string).unwrap_or_default();
+    let details = error.data.as_ref().map(ToString::to_string).unwrap_or_default();
     let said = format!("{} {details}", error.message).to_lowercase();
     let words = [
         "not found",

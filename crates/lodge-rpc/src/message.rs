@@ -12,7 +12,7 @@ pub struct Error {
     pub message: String,
     /// More about it, in any form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Box<Value>>,
 }
 
 /// The line is no JSON.
