@@ -14,7 +14,7 @@ usage: install.sh [--from DIR|URL] [--version VERSION] [--prefix DIR]
 
   --from DIR|URL      where the release is: the directory or address with SHA256SUMS in it
                       [default: LODGE_FROM, or the directory of this script]
-  --version VERSION   which version, where there are several [default: the last one listed]
+  --version VERSION   which version, where there are several [default: the newest that is no preview]
   --prefix DIR        where to install: DIR/bin and DIR/share [default: ~/.local]
   --uninstall         remove what was installed; sessions and settings stay
 END
@@ -131,8 +131,9 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 fetch SHA256SUMS "$work/SHA256SUMS"
-line=$(grep "  lodge-${version:-[0-9][^ ]*}-$platform\.tar\.gz\$" "$work/SHA256SUMS" | tail -n 1) ||
-    line=
+# The newest, by the numbers of its version. A version before a release is installed only if it is named.
+line=$(sed -n "s/^.*  lodge-\(${version:-[0-9][0-9.]*}\)-$platform\.tar\.gz\$/\1 &/p" "$work/SHA256SUMS" |
+    sort -t . -k 1,1n -k 2,2n -k 3,3n | tail -n 1 | cut -d ' ' -f 2-)
 [ -n "$line" ] || fail "$from has no release ${version:+$version }for $platform"
 wanted=${line%% *}
 archive=${line##* }

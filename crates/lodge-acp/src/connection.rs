@@ -163,6 +163,9 @@ where
             Ok(None) | Err(_) => break,
         }
     }
+    if peer.was_too_slow() {
+        host.metrics().client_dropped();
+    }
     connection.ended.cancel();
     connection.relays.lock().clear();
     connection.let_go(&host, Empty::KeptForAWhile).await;

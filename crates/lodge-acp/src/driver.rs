@@ -119,8 +119,7 @@ impl Driver {
             tokio::select! {
                 batch = self.events.next_batch() => match batch {
                     Some(batch) if batch.is_empty() => {
-                        tracing::warn!("an ACP client missed events and is dropped");
-                        return self.peer.close();
+                        return self.peer.drop_slow();
                     }
                     Some(batch) => for event in &batch {
                         self.event(event).await;
@@ -404,7 +403,7 @@ async fn put(question: Question, peer: Peer, session: Session, by: AnsweredBy, o
         () = over.cancelled() => None,
     };
     let Some(answer) = answer else { return };
-    let done = match questions::meaning(question.kind, answer) {
+    let done = match questions::meaning(&question, answer) {
         Meaning::Answer(answer) => session.answer(&question.request_id, *answer, by).await,
         Meaning::Cancelled => session.abort(AbortReason::UserInitiated).await,
     };

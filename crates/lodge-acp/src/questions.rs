@@ -170,7 +170,12 @@ fn form(session: &str, asked: &ElicitationRequested, client: &ClientCapabilities
 }
 
 /// The meaning of a client's answer. An invalid answer counts as no.
-pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
+pub(crate) fn meaning(question: &Question, answer: Result<Value, Error>) -> Meaning {
+    let kind = question.kind;
+    let is_offered = |id: &String| {
+        let mut options = question.params["options"].as_array().into_iter().flatten();
+        id != DENY && options.any(|option| option["optionId"] == id.as_str())
+    };
     match kind {
         Kind::Permission | Kind::Plan => {
             let chosen = answer.and_then(|answer| match answer["outcome"]["outcome"].as_str() {
@@ -184,11 +189,14 @@ pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
                     let chosen = PermissionChoice::parse(&option).unwrap_or(PermissionChoice::Deny);
                     answer_with(Answer::Permission(chosen.decision()))
                 }
-                Ok(Some(option)) => answer_with(Answer::ExitPlan(ExitPlanAnswer {
-                    approved: option != DENY,
-                    selected_action: (option != DENY).then_some(option),
-                    ..ExitPlanAnswer::default()
-                })),
+                Ok(option) => {
+                    let action = option.filter(is_offered);
+                    answer_with(Answer::ExitPlan(ExitPlanAnswer {
+                        approved: action.is_some(),
+                        selected_action: action,
+                        ..ExitPlanAnswer::default()
+                    }))
+                }
                 Err(error) => answer_with(refusal(kind, &error)),
             }
         }
@@ -230,6 +238,35 @@ fn refusal(kind: Kind, error: &Error) -> Answer {
 mod tests {
     use super::*;
 
+    fn asked(kind: Kind, options: &[&str]) -> Question {
+        let options: Vec<Value> = options.iter().map(|id| option(id, id, "allow_once")).collect();
+        Question {
+            request_id: "q".to_owned(),
+            method: "session/request_permission",
+            params: json!({ "options": options }),
+            kind,
+        }
+    }
+
+    #[test]
+    fn a_plan_is_approved_by_an_action_that_was_offered_and_by_nothing_else() {
+        let plan = asked(Kind::Plan, &["interactive", DENY]);
+        for (id, approved) in [
+            ("interactive", true),
+            ("autopilot", false),
+            ("yes", false),
+            (DENY, false),
+        ] {
+            let answer = json!({ "outcome": { "outcome": "selected", "optionId": id } });
+            let Meaning::Answer(said) = meaning(&plan, Ok(answer)) else {
+                panic!("{id}")
+            };
+            let Answer::ExitPlan(said) = *said else { panic!("{id}") };
+            assert_eq!(said.approved, approved, "{id}");
+            assert_eq!(said.selected_action.as_deref(), approved.then_some(id));
+        }
+    }
+
     #[test]
     fn an_answer_that_means_nothing_is_no() {
         let selected = |id: &str| Ok(json!({ "outcome": { "outcome": "selected", "optionId": id } }));
@@ -244,7 +281,7 @@ mod tests {
             (Ok(Value::Null), "could not ask"),
             (Err(Error::params("no such method")), "no such method"),
         ] {
-            let told = match meaning(Kind::Permission, answer.clone()) {
+            let told = match meaning(&asked(Kind::Permission, &[]), answer.clone()) {
                 Meaning::Answer(answer) => format!("{answer:?}"),
                 Meaning::Cancelled => "cancelled".to_owned(),
             };
@@ -268,7 +305,7 @@ mod tests {
             (json!({ "action": "decline" }), "(The person", true),
             (json!({ "action": "accept", "content": 7 }), "(The person", true),
         ] {
-            let Meaning::Answer(said) = meaning(Kind::Input, Ok(answer.clone())) else {
+            let Meaning::Answer(said) = meaning(&asked(Kind::Input, &[]), Ok(answer.clone())) else {
                 panic!("{answer}")
             };
             let Answer::UserInput(said) = *said else {

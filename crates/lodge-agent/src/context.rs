@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lodge_events::Attachment;
+use lodge_events::{Attachment, SelectionAttachment};
 
 /// The message as the model reads it. Everything added stands inside tags, so that it cannot be taken for the person's
 /// words. Order, words and blank lines are those of the Copilot CLI, so that conversations recorded with it can be
@@ -42,21 +42,7 @@ pub(crate) fn transform(
                 let _ = writeln!(files, "* {} ({items} items)", directory.path);
             }
             Attachment::Selection(selection) => {
-                let (first, last) = (selection.selection.start.line + 1, selection.selection.end.line + 1);
-                let lines = match first == last {
-                    true => format!("line {first}"),
-                    false => format!("lines {first}-{last}"),
-                };
-                let name = match selection.display_name.as_str() {
-                    "" => &selection.file_path,
-                    name => name,
-                };
-                let _ = write!(
-                    selections,
-                    "<ide_selection>\nThe user has the following text selected in their IDE. This may or may not be related \
-                     to their request.\nFile: {} ({lines})\n```\n{}\n```\n</ide_selection>\n\n",
-                    name, selection.text
-                );
+                selections.push_str(&selected(selection));
             }
             Attachment::GithubReference(reference) => {
                 let _ = writeln!(
@@ -83,6 +69,30 @@ pub(crate) fn transform(
         let _ = write!(out, "\n\n<additional_context>\n{added}\n</additional_context>");
     }
     out
+}
+
+/// The first and the last line of a selection, from 1.
+pub(crate) fn lines_of(selection: &SelectionAttachment) -> (u64, u64) {
+    let range = &selection.selection;
+    (range.start.line + 1, range.end.line + 1)
+}
+
+/// A selection with its text.
+pub(crate) fn selected(selection: &SelectionAttachment) -> String {
+    let (first, last) = lines_of(selection);
+    let lines = match first == last {
+        true => format!("line {first}"),
+        false => format!("lines {first}-{last}"),
+    };
+    let name = match selection.display_name.as_str() {
+        "" => &selection.file_path,
+        name => name,
+    };
+    format!(
+        "<ide_selection>\nThe user has the following text selected in their IDE. This may or may not be related to their \
+         request.\nFile: {name} ({lines})\n```\n{}\n```\n</ide_selection>\n\n",
+        selection.text
+    )
 }
 
 fn resolve(cwd: &Path, path: &str) -> PathBuf {

@@ -156,6 +156,7 @@ impl Agent {
             interjections: Default::default(),
             notice: Default::default(),
             program: crate::program::ProgramSlot::default(),
+            program_commands: Mutex::default(),
             greeted: Default::default(),
             compacting: Default::default(),
             busy: Default::default(),
@@ -618,6 +619,13 @@ impl Agent {
     /// Slash commands that clients run.
     pub fn client_commands(&self) -> Vec<CommandInfo> {
         self.shared.clients.lock().commands()
+    }
+
+    /// The slash commands of the program that works for the session, as far as it named them. `None` where a model does.
+    pub fn program_commands(&self) -> Option<Vec<lodge_external::Command>> {
+        let model = self.shared.settings().model;
+        lodge_external::Program::behind(&*model)?;
+        Some(self.shared.program_commands.lock().clone())
     }
 
     /// Has the client that brought a slash command run it, and waits until it did.

@@ -16,7 +16,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lodge_events::{
-    AssistantTurnStart, Attachment, LodgeProgram, SessionTodosChanged, SessionUsageInfo, SessionWarning,
+    AssistantTurnStart, Attachment, CommandsChanged, LodgeProgram, SessionTodosChanged, SessionUsageInfo,
+    SessionWarning,
 };
 use lodge_external::{Block, ExternalError, PlanEntry, Program, Running, Said, Start};
 use lodge_log::LogError;
@@ -28,11 +29,13 @@ use uuid::Uuid;
 
 use self::{
     approved::Approved,
-    calls::Call,
+    calls::{Call, Tally},
     messages::{Answer, Thoughts},
+    requests::Bounds,
     terminals::{Terminal, Terminals},
 };
 use crate::{
+    context,
     redact::Secrets,
     transcript::INTERRUPTED,
     turn::{Stop, Turn},
@@ -45,6 +48,8 @@ pub(crate) type ProgramSlot = Arc<tokio::sync::Mutex<Option<Running>>>;
 const TURN_ID: &str = "0";
 /// So many calls of a program may be open at once, and so many of its requests.
 const MOST_OPEN: usize = 256;
+/// So much of one request, or of one result, is shown to people, in bytes. More does not fit into the queues of clients.
+const LONGEST_SHOWN: usize = 512 << 10;
 /// What is told of a call whose end the program did not tell.
 const FORGOTTEN: &str = "The agent did not say how this call ended.";
 
@@ -53,7 +58,9 @@ impl From<ExternalError> for Stop {
         let kind = match &error {
             ExternalError::SignIn { .. } => ErrorKind::Authentication,
             ExternalError::Refused { .. } => ErrorKind::Query,
-            ExternalError::Start { .. } | ExternalError::Gone { .. } => ErrorKind::Connection,
+            ExternalError::Start { .. } | ExternalError::Gone { .. } | ExternalError::NotContinued { .. } => {
+                ErrorKind::Connection
+            }
         };
         failed(kind, error.to_string())
     }
@@ -123,6 +130,8 @@ impl Turn {
         let mut work = Work::new(self, program);
         let running = borrowed.running();
         running.prompt(&blocks);
+        // What it names from now on it says in the turn.
+        work.name_commands(running.commands());
         let stopped = work.listen(running).await;
         // A program that failed may have left calls open.
         if !work.ended {
@@ -179,16 +188,29 @@ impl Turn {
         let mut blocks = vec![Block::Text {
             text: self.prompt.text.clone(),
         }];
-        let link = |path: &str, name: &str| Block::ResourceLink {
-            name: name.to_owned(),
-            uri: lodge_files::uri::file(path),
+        let link = |path: &str, name: &str, lines: Option<(u64, u64)>| {
+            let part = lines.map(|(first, last)| format!("#L{first}:{last}"));
+            Block::ResourceLink {
+                name: name.to_owned(),
+                uri: lodge_files::uri::file(path) + &part.unwrap_or_default(),
+            }
         };
         for attachment in &self.prompt.attachments {
+            if let Attachment::Selection(selection) = attachment {
+                let text = context::selected(selection).trim_end().to_owned();
+                blocks.push(Block::Text { text });
+            }
             let before = blocks.len();
             blocks.extend(match attachment {
-                Attachment::File(file) => Some(link(&file.path, &file.display_name)),
-                Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name)),
-                Attachment::Selection(selection) => Some(link(&selection.file_path, &selection.display_name)),
+                Attachment::File(file) => {
+                    let lines = file.line_range.as_ref().map(|lines| (lines.start, lines.end));
+                    Some(link(&file.path, &file.display_name, lines))
+                }
+                Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name, None)),
+                Attachment::Selection(selection) => {
+                    let lines = context::lines_of(selection);
+                    Some(link(&selection.file_path, &selection.display_name, Some(lines)))
+                }
                 Attachment::Blob(blob) if takes_images && blob.mime_type.starts_with("image/") => {
                     blob.data.clone().map(|data| Block::Image {
                         data,
@@ -235,6 +257,10 @@ impl Turn {
                 "The agent stopped: it reached its own limit of model calls.",
             ),
             "refusal" => ("answer_filtered", "The agent refused to continue."),
+            "cancelled" => (
+                "answer_cut",
+                "The agent stopped although nobody asked it to: it reports that the turn was cancelled.",
+            ),
             _ => return Ok(()),
         };
         self.shared.recorder.record(SessionWarning {
@@ -246,9 +272,14 @@ impl Turn {
     }
 }
 
+/// What goes on with something that was looked at.
+type Next = Box<dyn FnOnce(&mut Work<'_>) -> Result<(), Stop> + Send>;
+
 /// What came of a wish.
 enum Done {
     Nothing,
+    /// What was to be looked at is known. This goes on with it.
+    Found(Next),
     /// A question about this call of the program was answered. This may be done for the call without asking again.
     Answered(String, Vec<Approved>),
     /// A person ended the turn.
@@ -274,7 +305,9 @@ struct Work<'a> {
     thoughts: Thoughts,
     /// By the program's ids.
     calls: HashMap<String, Call>,
+    tally: Tally,
     terminals: Terminals,
+    bounds: Bounds,
     requests: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
     /// Its plan as it is being noted: one at a time, so that no earlier one comes after a later one.
     noting: Option<BoxFuture<'static, ()>>,
@@ -293,7 +326,9 @@ impl<'a> Work<'a> {
             answer: Answer::default(),
             thoughts: Thoughts::default(),
             calls: HashMap::new(),
+            tally: Tally::default(),
             terminals: Terminals::default(),
+            bounds: Bounds::default(),
             requests: FuturesUnordered::new(),
             noting: None,
             plan: None,
@@ -317,12 +352,18 @@ impl<'a> Work<'a> {
                 },
                 Some(done) = self.requests.next() => self.done(done?)?,
                 () = noted(&mut self.noting) => self.note_plan(),
+                () = self.terminals.printed.notified() => self.tell_printed(),
                 () = self.answer.partial.due() => self.answer.partial.keep(self.turn, TURN_ID),
             }
         }
     }
 
     fn hear(&mut self, said: Said) -> Result<(), Stop> {
+        self.take(said)?;
+        self.within_limits()
+    }
+
+    fn take(&mut self, said: Said) -> Result<(), Stop> {
         match said {
             Said::Text(text) => self.text(text),
             Said::Thought(text) => self.thought(text),
@@ -334,6 +375,10 @@ impl<'a> Work<'a> {
                 if self.noting.is_none() {
                     self.note_plan();
                 }
+                Ok(())
+            }
+            Said::Commands(commands) => {
+                self.name_commands(commands);
                 Ok(())
             }
             Said::Usage { used, size } => {
@@ -351,6 +396,7 @@ impl<'a> Work<'a> {
     fn done(&mut self, done: Done) -> Result<(), Stop> {
         match done {
             Done::Nothing => {}
+            Done::Found(next) => next(self)?,
             Done::Answered(call, approved) => {
                 self.answered(&call, approved)?;
             }
@@ -358,6 +404,17 @@ impl<'a> Work<'a> {
             Done::Rejected => return Err(Stop::Rejected),
         }
         Ok(())
+    }
+
+    /// Tells clients which slash commands the program understands, if these are new. A sub-agent's are nobody's.
+    fn name_commands(&self, commands: Vec<lodge_external::Command>) {
+        let shared = &self.turn.shared;
+        if shared.sub.is_some() || *shared.program_commands.lock() == commands {
+            return;
+        }
+        *shared.program_commands.lock() = commands;
+        let commands = shared.clients.lock().commands();
+        shared.recorder.note(CommandsChanged { commands });
     }
 
     /// Notes the newest plan, where other agents note what they have to do.

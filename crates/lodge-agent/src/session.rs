@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) busy: AtomicBool,
     /// The program that works for the session, where it is no model that does.
     pub(crate) program: ProgramSlot,
+    /// The slash commands that it understands, once it named them.
+    pub(crate) program_commands: Mutex<Vec<lodge_external::Command>>,
     /// Skills and agents that were found.
     pub(crate) custom: Arc<Mutex<Loaded>>,
     /// The sub-agents.

@@ -14,7 +14,7 @@ mod servers;
 pub use program::{AgentEntry, PROVIDER, Program};
 pub use running::{ExternalError, Running, Start, Stopped};
 pub use said::{
-    Block, CallContent, CallUpdate, Location, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said,
+    Block, CallContent, CallUpdate, Command, Location, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said,
     TerminalRequest, Variable, quoted, unknown,
 };
 pub use servers::{McpServer, McpTransport};

@@ -5,16 +5,18 @@ use std::sync::{Arc, OnceLock};
 use lodge_rpc::{Error, Line, Lines, METHOD_NOT_FOUND, Message, Peer, params};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::said::{CallUpdate, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest};
+use crate::said::{
+    CallUpdate, Command, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest,
+};
 
 /// Longer messages end the connection.
 pub(crate) const LONGEST: usize = 16 << 20;
 /// So much of what the program sent may wait to be taken or answered, in KiB: the longest message and more. The program waits
 /// when it is more.
 pub(crate) const ROOM: usize = 2 * (LONGEST >> 10);
-/// So many lines that are no messages are passed over: some programs print there what is not meant for anybody.
+/// So many lines in a row that are no messages are passed over: some programs print there what is not meant for anybody.
 const MOST_NOISE: usize = 1000;
 
 /// What came from the program, in its order.
@@ -28,9 +30,14 @@ pub(crate) enum Heard {
     Answered,
 }
 
+/// The turn that listens. What comes while none does is dropped, and requests are answered as cancelled.
+pub(crate) type Listener = Arc<watch::Sender<Option<mpsc::Sender<Heard>>>>;
+
 pub(crate) struct Reader {
     pub(crate) peer: Peer,
-    pub(crate) said: mpsc::Sender<Heard>,
+    pub(crate) listener: Listener,
+    /// The slash commands that it named last, whether a turn listened or not.
+    pub(crate) commands: Arc<watch::Sender<Vec<Command>>>,
     /// What is left of [`ROOM`].
     pub(crate) room: Arc<Semaphore>,
     /// The one conversation that it may speak of, once that is known.
@@ -63,7 +70,11 @@ impl Reader {
                 room = self.room.clone().acquire_many_owned(wanted) => room.ok(),
                 () = self.peer.closed() => return String::new(),
             };
-            let heard = match Message::read(&line) {
+            let message = Message::read(&line);
+            if message.is_ok() {
+                noise = 0;
+            }
+            let heard = match message {
                 Ok(Message::Response { id, result }) => {
                     let known = self.peer.answered(&id, result);
                     known.then_some(Heard::Answered)
@@ -71,6 +82,9 @@ impl Reader {
                 Ok(Message::Notification { method, params }) => {
                     let known = method == "session/update" && self.concerns(&params);
                     let said = known.then(|| update(&params)).flatten();
+                    if let Some(Said::Commands(commands)) = &said {
+                        self.commands.send_replace(commands.clone());
+                    }
                     said.map(|said| Heard::Said {
                         said: Box::new(said),
                         _room: room,
@@ -91,10 +105,11 @@ impl Reader {
                     continue;
                 }
             };
-            if let Some(heard) = heard
-                && self.said.send(heard).await.is_err()
-            {
-                return String::new();
+            let Some(heard) = heard else { continue };
+            let turn = self.listener.borrow().clone();
+            if let Some(turn) = turn {
+                // A turn that ends meanwhile drops it.
+                let _ = turn.send(heard).await;
             }
         }
     }
@@ -210,6 +225,7 @@ fn update(given: &Value) -> Option<Said> {
             let entries: Vec<PlanEntry> = serde_json::from_value(update["entries"].clone()).ok()?;
             Some(Said::Plan(entries))
         }
+        "available_commands_update" => Some(Said::Commands(Command::listed(&update["availableCommands"]))),
         "usage_update" => Some(Said::Usage {
             used: update["used"].as_u64()?,
             size: update["size"].as_u64()?,
@@ -244,18 +260,23 @@ mod tests {
     async fn what_waits_for_an_answer_takes_room_until_it_has_one() {
         let (mut program, output) = tokio::io::duplex(1 << 20);
         let (sender, mut said) = mpsc::channel(8);
+        let listener = Listener::new(watch::Sender::new(Some(sender)));
         let reader = Reader {
             peer: Peer::default(),
-            said: sender,
+            listener: listener.clone(),
+            commands: Arc::default(),
             room: Arc::new(Semaphore::new(5)),
             session_id: Arc::default(),
         };
         let reading = tokio::spawn(async move { reader.read(Lines::new(output, LONGEST)).await });
-        let text = "x".repeat(3 << 10);
-        for id in 0..2 {
+        let wish = |id: u64, text: &str| {
             let wish = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": "fs/write_text_file",
                 "params": { "path": "/a", "content": text } });
-            program.write_all(format!("{wish}\n").as_bytes()).await.unwrap();
+            format!("{wish}\n")
+        };
+        let text = "x".repeat(3 << 10);
+        for id in 0..2 {
+            program.write_all(wish(id, &text).as_bytes()).await.unwrap();
         }
         let first = said.recv().await.unwrap();
         tokio::task::yield_now().await;
@@ -263,7 +284,34 @@ mod tests {
         assert!(matches!(&first, Heard::Said { said, .. } if matches!(**said, Said::Write(..))));
         drop(first);
         assert!(said.recv().await.is_some(), "there is room again");
+        // Nobody listens between turns, so nothing is kept for the next one.
+        listener.send_replace(None);
+        program.write_all(wish(2, "between").as_bytes()).await.unwrap();
+        let (sender, mut said) = mpsc::channel(8);
         drop(program);
         reading.await.unwrap();
+        listener.send_replace(Some(sender));
+        assert!(said.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn stray_lines_matter_only_if_there_is_nothing_else() {
+        for (is_acp, expected) in [(true, ""), (false, "does not speak ACP")] {
+            let reader = Reader {
+                peer: Peer::default(),
+                listener: Listener::default(),
+                commands: Arc::default(),
+                room: Arc::new(Semaphore::new(ROOM)),
+                session_id: Arc::default(),
+            };
+            let message = if is_acp {
+                r#"{"jsonrpc":"2.0","method":"x"}"#
+            } else {
+                "noise"
+            };
+            let text = format!("{}{message}\n", "noise\n".repeat(MOST_NOISE)).repeat(2);
+            let why = reader.read(Lines::new(text.as_bytes(), LONGEST)).await;
+            assert!(why.starts_with(expected) && why.is_empty() == is_acp, "{why}");
+        }
     }
 }

@@ -8,18 +8,20 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use lodge_rpc::{AUTH_REQUIRED, Error, Launch, Lines, Peer, PeerRequest, Process};
+use lodge_rpc::{
+    AUTH_REQUIRED, Error, INVALID_PARAMS, Launch, Lines, METHOD_NOT_FOUND, NOT_FOUND, Peer, PeerRequest, Process,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     time::Instant,
 };
 
 use crate::{
     program::Program,
-    reader::{Heard, LONGEST, ROOM, Reader},
-    said::{Block, Said},
+    reader::{Heard, LONGEST, Listener, ROOM, Reader},
+    said::{Block, Command, Said},
     servers::{McpCapabilities, McpServer},
 };
 
@@ -30,6 +32,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// So much of what the program says waits here until somebody takes it, and no more than [`ROOM`]; meanwhile the program waits,
 /// too.
 const QUEUE: usize = 64;
+/// A longer id of a conversation is none.
+const LONGEST_ID: usize = 4096;
+/// Shorter values of variables occur by chance everywhere.
+const SHORTEST_SECRET: usize = 4;
 
 /// Why a program does not do what it should.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -55,6 +61,16 @@ pub enum ExternalError {
     /// It refused.
     #[error("The agent {name} reports: {why}")]
     Refused {
+        /// The agent.
+        name: String,
+        /// What it says.
+        why: String,
+    },
+    /// It does not continue its conversation, although it may know it.
+    #[error(
+        "The agent {name} could not continue its conversation: {why}. Send again to try once more, or start a new session."
+    )]
+    NotContinued {
         /// The agent.
         name: String,
         /// What it says.
@@ -123,9 +139,12 @@ pub struct Running {
     name: String,
     process: Process,
     peer: Peer,
-    said: mpsc::Receiver<Heard>,
+    listener: Listener,
+    commands: Arc<watch::Sender<Vec<Command>>>,
+    /// What it says in the turn that runs.
+    said: Option<mpsc::Receiver<Heard>>,
     /// Why nothing comes any more.
-    end: tokio::sync::watch::Receiver<Option<String>>,
+    end: watch::Receiver<Option<String>>,
     session_id: Arc<OnceLock<String>>,
     /// Whether it knows what was said before.
     is_continued: bool,
@@ -136,6 +155,8 @@ pub struct Running {
     /// How the last one was answered; nothing where the program ended first.
     answer: Option<Result<Value, Error>>,
     start_limit: Duration,
+    /// The values of variables that were set for it, the longest first: it may print them.
+    hidden: Vec<String>,
 }
 
 impl Running {
@@ -166,12 +187,14 @@ impl Running {
         })?;
         let peer = Peer::default();
         tokio::spawn(peer.clone().write_to(stdin));
-        let (sender, said) = mpsc::channel(QUEUE);
+        let listener = Listener::default();
+        let commands = Arc::<watch::Sender<Vec<Command>>>::default();
         let session_id = Arc::<OnceLock<String>>::default();
-        let (ended, end) = tokio::sync::watch::channel(None);
+        let (ended, end) = watch::channel(None);
         let reader = Reader {
             peer: peer.clone(),
-            said: sender,
+            listener: listener.clone(),
+            commands: commands.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
             session_id: session_id.clone(),
         };
@@ -179,12 +202,19 @@ impl Running {
             let why = reader.read(Lines::new(stdout, LONGEST)).await;
             reader.peer.close();
             let _ = ended.send(Some(why));
+            // Whoever begins a turn from now on sees that it has ended.
+            reader.listener.send_replace(None);
         });
+        let values = program.entry.env.values();
+        let mut hidden: Vec<String> = values.filter(|value| value.len() >= SHORTEST_SECRET).cloned().collect();
+        hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
         let mut running = Self {
             name,
             process,
             peer,
-            said,
+            listener,
+            commands,
+            said: None,
             end,
             session_id,
             is_continued: false,
@@ -193,6 +223,7 @@ impl Running {
             prompt: None,
             answer: None,
             start_limit: limit,
+            hidden,
         };
         running.open(start).await?;
         Ok(running)
@@ -227,22 +258,37 @@ impl Running {
         };
         if let (Some(method), Some(id)) = (way, start.earlier) {
             place["sessionId"] = id.as_str().into();
-            match self.ask(method, &place, until).await {
+            let mut answer = self.request(method, &place, until).await?;
+            if let Err(error) = &answer
+                && error.code != AUTH_REQUIRED
+                && !means_unknown(error)
+            {
+                answer = self.request(method, &place, until).await?;
+            }
+            match answer {
                 Ok(_) => {
                     self.is_continued = true;
                     let _ = self.session_id.set(id);
                     return Ok(());
                 }
-                Err(ExternalError::Refused { why, .. }) => {
-                    tracing::warn!(agent = self.name, why, "an agent does not find its conversation again");
+                Err(error) if means_unknown(&error) => {
+                    tracing::warn!(agent = self.name, %error, "an agent does not find its conversation again");
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    return Err(match self.refused(error) {
+                        ExternalError::Refused { name, why } => ExternalError::NotContinued { name, why },
+                        other => other,
+                    });
+                }
             }
             place.as_object_mut().map(|place| place.remove("sessionId"));
         }
         let made = self.ask("session/new", &place, until).await?;
         let id = made["sessionId"].as_str().filter(|id| !id.is_empty());
         let id = id.ok_or_else(|| self.gone("named no session."))?;
+        if id.len() > LONGEST_ID {
+            return Err(self.gone(&format!("named its session by more than {LONGEST_ID} bytes.")));
+        }
         let _ = self.session_id.set(id.to_owned());
         Ok(())
     }
@@ -254,36 +300,41 @@ impl Running {
         }
     }
 
+    /// A text of the program without the values of variables that were set for it.
+    fn shown(&self, text: String) -> String {
+        let hide = |text: String, value: &String| text.replace(value.as_str(), "******");
+        self.hidden.iter().fold(text, hide)
+    }
+
     fn refused(&self, error: Error) -> ExternalError {
-        let (name, why) = (self.name.clone(), error.message);
+        let (name, why) = (self.name.clone(), self.shown(error.message));
         match error.code {
             AUTH_REQUIRED => ExternalError::SignIn { name, why },
             _ => ExternalError::Refused { name, why },
         }
     }
 
-    /// Asks something; what it says meanwhile, such as a conversation that Lodge has, is passed over.
+    /// Asks something. A refusal is an error.
     async fn ask(&mut self, method: &str, params: &Value, until: Instant) -> Result<Value, ExternalError> {
+        let answer = self.request(method, params, until).await?;
+        answer.map_err(|error| self.refused(error))
+    }
+
+    /// Asks something.
+    async fn request(
+        &mut self,
+        method: &str,
+        params: &Value,
+        until: Instant,
+    ) -> Result<Result<Value, Error>, ExternalError> {
         let mut request = self.peer.request(method, params);
-        loop {
-            let answer = tokio::select! {
-                // First of all: whoever babbles gets no more time by that.
-                biased;
-                () = tokio::time::sleep_until(until) => {
-                    let limit = self.start_limit.as_secs();
-                    return Err(self.gone(&format!("did not answer `{method}` within {limit} s.")));
-                }
-                answer = request.answer() => answer,
-                said = self.said.recv() => match said {
-                    Some(_) => continue,
-                    None => request.answer().await,
-                },
-            };
-            return match answer {
-                Some(Ok(answer)) => Ok(answer),
-                Some(Err(error)) => Err(self.refused(error)),
-                None => Err(self.epitaph().await),
-            };
+        match tokio::time::timeout_at(until, request.answer()).await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(self.epitaph().await),
+            Err(_) => {
+                let limit = self.start_limit.as_secs();
+                Err(self.gone(&format!("did not answer `{method}` within {limit} s.")))
+            }
         }
     }
 
@@ -293,7 +344,7 @@ impl Running {
         let why = self.end.borrow().clone().unwrap_or_default();
         match why.is_empty() {
             true => {
-                let how = self.process.epitaph().await;
+                let how = self.shown(self.process.epitaph().await);
                 self.gone(&format!("{how}."))
             }
             false => self.gone(&why),
@@ -316,6 +367,11 @@ impl Running {
         known == cwd && others.as_ref().is_none_or(|others| others == additional)
     }
 
+    /// The slash commands that it named last.
+    pub fn commands(&self) -> Vec<Command> {
+        self.commands.borrow().clone()
+    }
+
     /// Whether images can be sent.
     pub fn takes_images(&self) -> bool {
         self.takes_images
@@ -326,18 +382,29 @@ impl Running {
         self.end.borrow().is_none()
     }
 
-    /// Begins a turn. What the program still had to say of an earlier one is dropped.
+    /// Begins a turn.
     pub fn prompt(&mut self, blocks: &[Block]) {
-        while self.said.try_recv().is_ok() {}
+        let (sender, said) = mpsc::channel(QUEUE);
+        self.said = Some(said);
+        self.listener.send_replace(Some(sender));
+        if !self.is_alive() {
+            self.listener.send_replace(None);
+        }
         let params = json!({ "sessionId": self.session_id(), "prompt": blocks });
         self.prompt = Some(self.peer.request("session/prompt", &params));
     }
 
+    /// Ends a turn. What the program still says of it is dropped, and requests are answered as cancelled.
+    fn turn_away(&mut self) {
+        self.listener.send_replace(None);
+        self.said = None;
+    }
+
     /// What the program says or wants next in the turn; nothing once the turn is over.
     pub async fn next(&mut self) -> Option<Said> {
-        let prompt = self.prompt.as_mut()?;
+        let (prompt, said) = (self.prompt.as_mut()?, self.said.as_mut()?);
         let answer = loop {
-            match self.said.recv().await {
+            match said.recv().await {
                 Some(Heard::Said { said, .. }) => return Some(*said),
                 // What it says after its answer is not part of the turn.
                 Some(Heard::Answered) => {
@@ -350,6 +417,7 @@ impl Running {
         };
         self.prompt = None;
         self.answer = answer;
+        self.turn_away();
         None
     }
 
@@ -364,26 +432,34 @@ impl Running {
 
     /// Tells it to stop and waits for that. False when it does not, and then it is of no use any more.
     pub async fn stop(&mut self) -> bool {
+        self.turn_away();
         let Some(mut prompt) = self.prompt.take() else {
             return self.is_alive();
         };
         self.peer
             .notify("session/cancel", &json!({ "sessionId": self.session_id() }));
-        let until = Instant::now() + STOP_LIMIT;
-        loop {
-            let answered = tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(until) => false,
-                answer = prompt.answer() => answer.is_some(),
-                said = self.said.recv() => match said {
-                    // Whoever asks is told that nobody wants it any more.
-                    Some(_) => continue,
-                    None => false,
-                },
-            };
-            return answered && self.is_alive();
-        }
+        let answered = tokio::time::timeout(STOP_LIMIT, prompt.answer()).await;
+        matches!(answered, Ok(Some(_))) && self.is_alive()
     }
+}
+
+/// Whether an answer to a wish to continue a conversation can mean that there is no such conversation. Agents have no common word
+/// for that.
+fn means_unknown(error: &Error) -> bool {
+    let details = error.data.as_ref().map(ToString::to_string).unwrap_or_default();
+    let said = format!("{} {details}", error.message).to_lowercase();
+    let words = [
+        "not found",
+        "not find",
+        "cannot find",
+        "unknown",
+        "no such",
+        "not exist",
+        "no conversation",
+        "no session",
+        "no rollout",
+    ];
+    [METHOD_NOT_FOUND, INVALID_PARAMS, NOT_FOUND].contains(&error.code) || words.iter().any(|word| said.contains(word))
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// So many slash commands of a program are listed.
+const MOST_COMMANDS: usize = 256;
+/// So much of what one does is shown, in characters.
+const LONGEST_LINE: usize = 200;
+
 /// What came from the program.
 pub enum Said {
     /// More of its answer.
@@ -15,6 +20,8 @@ pub enum Said {
     Call(Box<CallUpdate>),
     /// Everything that it has noted to do.
     Plan(Vec<PlanEntry>),
+    /// The slash commands that it understands, all of them.
+    Commands(Vec<Command>),
     /// How full its context is.
     Usage {
         /// Tokens in it.
@@ -32,6 +39,39 @@ pub enum Said {
     Terminal(NewTerminal, Reply),
     /// It wants something of a command that runs.
     OfTerminal(TerminalRequest, String, Reply),
+}
+
+/// A slash command of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Its name, without the slash.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What may follow it.
+    pub hint: Option<String>,
+}
+
+impl Command {
+    /// The commands of a list, as many and as long as a list for people may be.
+    pub(crate) fn listed(given: &Value) -> Vec<Self> {
+        let short = |text: &Value| {
+            let line = text.as_str().and_then(|text| text.lines().next()).unwrap_or_default();
+            line.chars().take(LONGEST_LINE).collect::<String>()
+        };
+        let command = |given: &Value| {
+            let name = given["name"].as_str()?.trim_start_matches('/');
+            let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
+            let is_name = !name.is_empty() && name.len() <= LONGEST_LINE && name.chars().all(fits);
+            is_name.then(|| Self {
+                name: name.to_owned(),
+                description: short(&given["description"]),
+                hint: Some(short(&given["input"]["hint"])).filter(|hint| !hint.is_empty()),
+            })
+        };
+        let given = given.as_array().into_iter().flatten();
+        given.filter_map(command).take(MOST_COMMANDS).collect()
+    }
 }
 
 /// A command to be run.
@@ -181,46 +221,50 @@ pub fn unknown(others: &Others) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 impl CallUpdate {
-    /// Takes in what is new.
-    pub fn update(&mut self, new: Self) {
-        fn take<T>(old: &mut Option<T>, new: Option<T>) {
-            if new.is_some() {
-                *old = new;
-            }
+    /// Takes in what is new. Says about how many bytes are gone with what it replaces, and how many came.
+    pub fn update(&mut self, new: Self) -> (usize, usize) {
+        fn take<T>(old: &mut Option<T>, new: Option<T>, size: impl Fn(&T) -> usize) -> (usize, usize) {
+            let Some(new) = new else { return (0, 0) };
+            let more = size(&new);
+            (old.replace(new).as_ref().map_or(0, size), more)
         }
-        take(&mut self.title, new.title);
-        take(&mut self.name, new.name);
-        take(&mut self.kind, new.kind);
-        take(&mut self.status, new.status);
-        take(&mut self.content, new.content);
-        take(&mut self.locations, new.locations);
-        take(&mut self.raw_input, new.raw_input);
-        take(&mut self.raw_output, new.raw_output);
-        self.others.extend(new.others);
+        let (mut less, mut more) = (0, 0);
+        for (gone, came) in [
+            take(&mut self.title, new.title, String::len),
+            take(&mut self.name, new.name, String::len),
+            take(&mut self.kind, new.kind, String::len),
+            take(&mut self.status, new.status, String::len),
+            take(&mut self.content, new.content, |all| {
+                all.iter().map(CallContent::size).sum()
+            }),
+            take(&mut self.locations, new.locations, |all| {
+                all.iter().map(Location::size).sum()
+            }),
+            take(&mut self.raw_input, new.raw_input, size_of),
+            take(&mut self.raw_output, new.raw_output, size_of),
+        ] {
+            less += gone;
+            more += came;
+        }
+        for (name, value) in new.others {
+            more += size_of_member(&name, &value);
+            if let Some(old) = self.others.get(&name) {
+                less += size_of_member(&name, old);
+            }
+            self.others.insert(name, value);
+        }
+        (less, more)
     }
 
     /// About how many bytes it holds.
     pub fn size(&self) -> usize {
-        let content = self.content.iter().flatten().map(|content| match content {
-            CallContent::Content { content, others } => size_of(content) + size_of_members(others),
-            CallContent::Diff {
-                path,
-                old_text,
-                new_text,
-                others,
-            } => path.len() + old_text.as_ref().map_or(0, String::len) + new_text.len() + size_of_members(others),
-            CallContent::Terminal { terminal_id, others } => terminal_id.len() + size_of_members(others),
-            CallContent::Other(content) => size_of(content),
-        });
-        let places = self.locations.iter().flatten();
-        let places = places.map(|place| place.path.len() + size_of_members(&place.others));
         let words = [&self.title, &self.name, &self.kind, &self.status];
         let words = words.into_iter().flatten().map(String::len);
         let values = [&self.raw_input, &self.raw_output].into_iter().flatten().map(size_of);
         let values = values.chain([size_of_members(&self.others)]);
-        let parts = content.chain(places);
-        // Each part takes some bytes, however little it says.
-        self.tool_call_id.len() + parts.map(|size| size + 64).chain(words).chain(values).sum::<usize>()
+        let content = self.content.iter().flatten().map(CallContent::size);
+        let places = self.locations.iter().flatten().map(Location::size);
+        self.tool_call_id.len() + content.chain(places).chain(words).chain(values).sum::<usize>()
     }
 
     /// The tool's name, or its kind.
@@ -260,8 +304,15 @@ fn size_of(value: &Value) -> usize {
 }
 
 fn size_of_members(members: &Map<String, Value>) -> usize {
-    members.iter().map(|(name, value)| name.len() + size_of(value)).sum()
+    members.iter().map(|(name, value)| size_of_member(name, value)).sum()
 }
+
+fn size_of_member(name: &str, value: &Value) -> usize {
+    name.len() + size_of(value)
+}
+
+/// Each part of a call takes some bytes, however little it says.
+const PART: usize = 64;
 
 /// A file that a call is about.
 #[derive(Debug, Clone, Deserialize)]
@@ -271,6 +322,12 @@ pub struct Location {
     /// Its other members.
     #[serde(flatten)]
     pub others: Others,
+}
+
+impl Location {
+    fn size(&self) -> usize {
+        PART + self.path.len() + size_of_members(&self.others)
+    }
 }
 
 /// What a call brought.
@@ -311,6 +368,21 @@ pub enum CallContent {
 }
 
 impl CallContent {
+    fn size(&self) -> usize {
+        let inside = match self {
+            Self::Content { content, others } => size_of(content) + size_of_members(others),
+            Self::Diff {
+                path,
+                old_text,
+                new_text,
+                others,
+            } => path.len() + old_text.as_ref().map_or(0, String::len) + new_text.len() + size_of_members(others),
+            Self::Terminal { terminal_id, others } => terminal_id.len() + size_of_members(others),
+            Self::Other(content) => size_of(content),
+        };
+        PART + inside
+    }
+
     /// Its text, if it is a block of text and nothing else.
     pub fn plain_text(&self) -> Option<&str> {
         let Self::Content { content, others } = self else {
@@ -375,6 +447,13 @@ impl Reply {
         }
     }
 
+    /// Waits until the program has read what it was told before.
+    pub async fn room(&self) {
+        if let Some((_, peer)) = &self.open {
+            peer.room().await;
+        }
+    }
+
     /// Answers.
     pub fn answer(mut self, result: Result<Value, String>) {
         self.send(result.map_err(Error::internal));
@@ -421,5 +500,51 @@ impl Drop for Reply {
             false => Err(Error::cancelled()),
         };
         self.send(nobody);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_names_that_can_be_typed_and_short_descriptions() {
+        let long = "x".repeat(1000);
+        let listed = Command::listed(&json!([
+            { "name": "review", "description": "Reviews\nmuch", "input": { "hint": "[FILE]" } },
+            { "name": "/git:commit", "description": long },
+            { "name": "two words" },
+            { "name": "" },
+            { "description": "nameless" },
+            7,
+        ]));
+        let names: Vec<&str> = listed.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, ["review", "git:commit"]);
+        assert_eq!(
+            (listed[0].description.as_str(), listed[0].hint.as_deref()),
+            ("Reviews", Some("[FILE]"))
+        );
+        assert_eq!(listed[1].description.len(), LONGEST_LINE);
+        let many = vec![json!({ "name": "n" }); 1000];
+        assert_eq!(Command::listed(&json!(many)).len(), MOST_COMMANDS);
+    }
+
+    #[test]
+    fn the_size_of_a_call_follows_its_updates() {
+        let call = |update: Value| serde_json::from_value::<CallUpdate>(update).unwrap();
+        let mut known = call(json!({ "toolCallId": "c", "title": "one", "rawInput": { "a": "b" }, "later": [1] }));
+        let mut size = known.size();
+        for update in [
+            json!({ "toolCallId": "c", "title": "longer", "rawInput": { "a": "long", "b": [1, 2] } }),
+            json!({ "toolCallId": "c", "content": [{ "type": "diff", "path": "p", "newText": "new" },
+                { "type": "content", "content": { "type": "text", "text": "words" } }, { "type": "x" }] }),
+            json!({ "toolCallId": "c", "content": [{ "type": "terminal", "terminalId": "t" }], "later": { "x": "y" } }),
+            json!({ "toolCallId": "c", "locations": [{ "path": "/a", "line": 3 }], "kind": "edit", "status": "failed" }),
+            json!({ "toolCallId": "c", "rawInput": {}, "locations": [], "rawOutput": "out", "more": true }),
+        ] {
+            let (less, more) = known.update(call(update.clone()));
+            size = size + more - less;
+            assert_eq!(size, known.size(), "{update}");
+        }
     }
 }

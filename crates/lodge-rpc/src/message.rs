@@ -10,6 +10,9 @@ pub struct Error {
     pub code: i64,
     /// What failed, in words.
     pub message: String,
+    /// More about it, in any form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<Value>>,
 }
 
 /// The line is no JSON.
@@ -41,6 +44,7 @@ impl Error {
         Self {
             code,
             message: message.into(),
+            data: None,
         }
     }
 

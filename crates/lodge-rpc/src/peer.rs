@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,7 @@ struct Inner {
     /// Something was written.
     written: Notify,
     closed: CancellationToken,
+    too_slow: AtomicBool,
     requests: Mutex<Requests>,
 }
 
@@ -74,6 +78,7 @@ impl Peer {
             arrived: Notify::new(),
             written: Notify::new(),
             closed: CancellationToken::new(),
+            too_slow: AtomicBool::new(false),
             requests: Mutex::default(),
         }))
     }
@@ -92,8 +97,7 @@ impl Peer {
         queue.bytes += line.len();
         if queue.bytes > LIMIT && !queue.lines.is_empty() {
             drop(queue);
-            tracing::warn!("the peer reads too slowly; closing the connection");
-            return self.close();
+            return self.drop_slow();
         }
         queue.lines.push_back(line.into());
         drop(queue);
@@ -196,6 +200,18 @@ impl Peer {
         // Whoever waits for an answer waits no longer.
         self.0.requests.lock().open.clear();
         self.0.written.notify_waiters();
+    }
+
+    /// Ends the connection because the other side does not keep up.
+    pub fn drop_slow(&self) {
+        tracing::warn!("the peer reads too slowly; closing the connection");
+        self.0.too_slow.store(true, Ordering::Release);
+        self.close();
+    }
+
+    /// Whether the connection was ended because the other side did not keep up.
+    pub fn was_too_slow(&self) -> bool {
+        self.0.too_slow.load(Ordering::Acquire)
     }
 
     /// Whether the connection has ended.
@@ -338,8 +354,10 @@ mod tests {
         let peer = Peer::default();
         let much = "x".repeat(LIMIT / 2);
         peer.notify("a", &much);
+        assert!(!peer.was_too_slow());
         peer.notify("b", &much);
         peer.closed().await;
+        assert!(peer.was_too_slow());
         peer.room().await;
     }
 }

@@ -1,14 +1,28 @@
 //! Diffs of the old and new text of a file.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use similar::{ChangeTag, TextDiff};
 
 use crate::FileChange;
 
+/// So long the shortest difference is looked for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A unified diff as git writes it, and how many lines came and went.
 pub(crate) fn unified(path: &Path, old: Option<&str>, new: &str) -> (String, FileChange) {
-    let diff = TextDiff::from_lines(old.unwrap_or_default(), new);
+    unified_until(Instant::now() + PATIENCE, path, old, new)
+}
+
+/// The same, with a time from which on any difference will do, however long: the shortest one of long texts that have little in
+/// common takes hours.
+pub(crate) fn unified_until(until: Instant, path: &Path, old: Option<&str>, new: &str) -> (String, FileChange) {
+    let diff = TextDiff::configure()
+        .deadline(until)
+        .diff_lines(old.unwrap_or_default(), new);
     let (mut added, mut removed) = (0, 0);
     for change in diff.iter_all_changes() {
         match change.tag() {

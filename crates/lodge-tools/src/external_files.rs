@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use lodge_events::PermissionRequest;
@@ -17,16 +18,21 @@ use crate::{
 };
 
 const LARGEST: u64 = 16 << 20;
+/// Longer names are none of any file.
+const LONGEST_NAME: usize = 4096;
 
-/// The change of a file, for people.
-pub fn difference(path: &str, old: Option<&str>, new: &str) -> String {
-    diff::unified(Path::new(path), old, new).0
+/// The change of a file, for people. From the given time on, any difference will do.
+pub fn difference(path: &str, old: Option<&str>, new: &str, until: Instant) -> String {
+    diff::unified_until(until, Path::new(path), old, new).0
 }
 
 impl ToolCx {
     /// The place that a name means which a program opens by itself: the one that this host's own tools would open. An error for
     /// names that a program may take for another place: somebody's home, variables, addresses, `..` below a link.
     pub fn named(&self, name: &str) -> Result<Located, ToolError> {
+        if name.len() > LONGEST_NAME {
+            return Err(too_long(name));
+        }
         let first = name.split('/').next().unwrap_or_default();
         let is_expanded = (first.starts_with('~') && first != "~") || first.contains(['$', '%', ':']);
         let is_odd = name.contains(|c: char| c.is_control() || c == '\\') || name.trim() != name;
@@ -50,6 +56,9 @@ impl ToolCx {
     }
 
     fn inside(&self, path: &str) -> Result<Located, ToolError> {
+        if path.len() > LONGEST_NAME {
+            return Err(too_long(path));
+        }
         let place = self.locate(path)?;
         match place.root.is_some() {
             true => Ok(place),
@@ -124,6 +133,13 @@ impl ToolCx {
         };
         written.map_err(|error| file_error(path, &error))
     }
+}
+
+fn too_long(name: &str) -> ToolError {
+    let begins = &name[..name.floor_char_boundary(64)];
+    ToolError(format!(
+        "The name {begins}… has more than {LONGEST_NAME} bytes. Give the name of a file."
+    ))
 }
 
 fn apply(mut text: String, changes: &[(Option<&str>, &str)]) -> Option<String> {

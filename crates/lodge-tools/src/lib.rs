@@ -48,7 +48,7 @@ pub use memory::{Memories, Memory};
 pub use paths::Located;
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans, unblock_signals};
 pub use scratch::{Todo, TodoDependency, Todos};
-pub use shells::BackgroundShell;
+pub use shells::{BackgroundShell, MAX_STREAMED, NO_LONGER_SHOWN};
 pub use state::SessionTools;
 pub use tool::*;
 pub use tools::builtin;

@@ -26,7 +26,9 @@ const GRACE: Duration = Duration::from_millis(100);
 /// More than a pipe holds: what comes after that much was not written by the shell that has ended.
 const MAX_PIPE: usize = 1 << 20;
 /// People watch this much of one call; the rest is in the result.
-const MAX_STREAMED: usize = 1 << 20;
+pub const MAX_STREAMED: usize = 1 << 20;
+/// What they are told then.
+pub const NO_LONGER_SHOWN: &str = "The command is still printing, but its output is no longer shown live.";
 
 /// How much a jailed command may print.
 const JAILED_OUTPUT: u64 = 16 << 20;
@@ -224,7 +226,10 @@ impl Shell {
         }
         self.printed.send_modify(|printed| *printed += text.len() as u64);
         let mut output = self.output.lock();
-        output.collected.push(text);
+        // Whoever takes all of it needs no other copy.
+        if !output.sink.as_ref().is_some_and(OutputSink::takes_all) {
+            output.collected.push(text);
+        }
         output.recent.push_str(text);
         let most = if self.is_jailed() {
             MAX_RECENT_JAILED
@@ -236,21 +241,17 @@ impl Shell {
             let start = (surplus..).find(|at| output.recent.is_char_boundary(*at));
             output.recent.drain(..start.unwrap_or_default());
         }
-        if output.streamed >= MAX_STREAMED {
+        let Some(sink) = output.sink.clone() else { return };
+        if output.streamed >= MAX_STREAMED && !sink.takes_all() {
             return;
         }
-        output.streamed += text.len();
-        let over = output.streamed >= MAX_STREAMED;
+        output.streamed = output.streamed.saturating_add(text.len());
+        let over = output.streamed >= MAX_STREAMED && !sink.takes_all();
         // Outside the lock: what the sink does is not known here.
-        let sink = output.sink.clone();
         drop(output);
-        if let Some(sink) = sink {
-            sink.send(ToolUpdate::Partial(text.to_owned()));
-            if over {
-                sink.send(ToolUpdate::Progress(
-                    "The command is still printing, but its output is no longer shown live.".to_owned(),
-                ));
-            }
+        sink.send(ToolUpdate::Partial(text.to_owned()));
+        if over {
+            sink.send(ToolUpdate::Progress(NO_LONGER_SHOWN.to_owned()));
         }
     }
 }

@@ -110,16 +110,33 @@ pub type RuleCheck = Arc<dyn Fn(&lodge_events::PermissionRequest) -> crate::rule
 
 /// Where a running tool reports.
 #[derive(Clone)]
-pub struct OutputSink(Arc<dyn Fn(ToolUpdate) + Send + Sync>);
+pub struct OutputSink {
+    send: Arc<dyn Fn(ToolUpdate) + Send + Sync>,
+    takes_all: bool,
+}
 
 impl OutputSink {
     /// A sink that calls `f` with every update, from the tool's task.
     pub fn new(f: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(f))
+        Self {
+            send: Arc::new(f),
+            takes_all: false,
+        }
+    }
+    /// The same for somebody who needs all of the output, not only as much as people watch.
+    #[must_use]
+    pub fn taking_all(self) -> Self {
+        Self {
+            takes_all: true,
+            ..self
+        }
+    }
+    pub(crate) fn takes_all(&self) -> bool {
+        self.takes_all
     }
     /// Reports one update.
     pub fn send(&self, update: ToolUpdate) {
-        (self.0)(update)
+        (self.send)(update)
     }
     /// A sink that keeps everything back until it is opened.
     pub fn held(&self) -> (Self, HeldOutput) {

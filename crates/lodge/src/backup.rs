@@ -78,12 +78,12 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
     // It contains the token and all conversations.
     let out = File::options().write(true).create_new(true).mode(0o600).open(&file);
     let mut out = out.with_context(|| format!("Cannot write {}", file.display()))?;
-    let written = write(home, &mut out, &now.timestamp().to_string()).and_then(|files| {
+    let written = write(home, &mut out, &now.timestamp().to_string()).and_then(|written| {
         out.sync_all()?;
-        Ok(files)
+        Ok(written)
     });
     match written {
-        Ok(files) => {
+        Ok((files, links)) => {
             let size = out.metadata()?.len();
             print_line(&format!(
                 "{}: {}, {} KiB.",
@@ -91,6 +91,13 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
                 count(files, "file"),
                 size.div_ceil(1024)
             ));
+            if !links.is_empty() {
+                let links: Vec<_> = links.iter().map(|link| link.display().to_string()).collect();
+                print_line(&format!(
+                    "These links are left out; back up what they lead to yourself: {}.",
+                    links.join(", ")
+                ));
+            }
             print_line("It contains the host's token and all conversations. Keep it safe.");
             Ok(ExitCode::SUCCESS)
         }
@@ -102,10 +109,12 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
     }
 }
 
-fn write(home: &Path, out: impl Write, made: &str) -> Result<u64> {
+/// The number of files, and the links that are left out.
+fn write(home: &Path, out: impl Write, made: &str) -> Result<(u64, Vec<PathBuf>)> {
     let mut archive = Archive {
         tar: tar::Builder::new(GzEncoder::new(out, Compression::default())),
         files: 0,
+        links: Vec::new(),
     };
     let beginning = Beginning {
         format: FORMAT,
@@ -116,14 +125,15 @@ fn write(home: &Path, out: impl Write, made: &str) -> Result<u64> {
     archive.directory(home, Path::new(""))?;
     let end = End { files: archive.files };
     archive.bytes(END, 0o600, &serde_json::to_vec(&end)?)?;
-    let files = end.files;
     archive.tar.into_inner()?.finish()?.flush()?;
-    Ok(files)
+    Ok((end.files, archive.links))
 }
 
 struct Archive<W: Write> {
     tar: tar::Builder<GzEncoder<W>>,
     files: u64,
+    /// Links that are left out.
+    links: Vec<PathBuf>,
 }
 
 impl<W: Write> Archive<W> {
@@ -147,6 +157,12 @@ impl<W: Write> Archive<W> {
                 directories.push(found);
             } else if kind.is_file() {
                 files.push(found);
+            } else if kind.is_symlink() {
+                // Settings are often links to files that are kept elsewhere. A link to a directory could lead anywhere.
+                match in_home && fs::metadata(entry.path()).is_ok_and(|target| target.is_file()) {
+                    true => files.push(found),
+                    false => self.links.push(name.join(found)),
+                }
             }
         }
         files.sort();

@@ -4,6 +4,7 @@ import asyncio
 
 import acp
 from acp import schema
+from acp.meta import AGENT_METHODS
 
 from help import LODGE, Test, environment, until
 
@@ -93,6 +94,11 @@ class Acp(Test):
             with self.assertRaises(acp.RequestError) as failed:
                 await agent.prompt(session_id=id, prompt=[acp.text_block("hello")])
             self.assertEqual(failed.exception.code, -32002)
+            # The client has only the types of this method.
+            request = schema.DeleteSessionRequest(session_id=id)
+            params = request.model_dump(by_alias=True, exclude_none=True)
+            await agent._conn.send_request(AGENT_METHODS["session_delete"], params)
+            self.assertEqual((await agent.list_sessions(cwd=cwd)).sessions, [])
 
     async def test_two_editors_share_a_session(self):
         one, other, cwd = Editor(), Editor(), str(self.work)

@@ -1,23 +1,53 @@
 //! Tool calls that a program makes itself, as it reports them.
 
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
+
 use lodge_events::{
-    PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest,
-    ToolResult,
+    Payload, PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionProgress,
+    ToolExecutionStart, ToolRequest, ToolResult,
 };
 use lodge_external::{CallContent, CallUpdate};
 use lodge_log::LogError;
+use lodge_tools::{MAX_STREAMED, NO_LONGER_SHOWN};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    MOST_OPEN, TURN_ID, Work,
+    LONGEST_SHOWN, MOST_OPEN, TURN_ID, Work,
     approved::Approved,
     described::{Action, Recorded},
+    terminals::{MOST_TERMINALS, Terminals},
 };
-use crate::{tool_call, turn::Stop};
+use crate::{redact::Held, tool_call, turn::Stop};
 
 /// So much may be known of all calls of a turn.
 const MOST_BYTES: usize = 64 << 20;
+/// So many calls and requests a turn may have.
+const MOST_CALLS: usize = 10_000;
+/// So much a turn may add to the log.
+const MOST_RECORDED: usize = 64 << 20;
+/// What one id of a call that has ended takes, besides its text.
+const ENDED: usize = 64;
+/// So many questions about one call may be open: each keeps what was known of the call when it was asked.
+const MOST_ASKED: usize = 4;
+/// So long the differences of one call are looked for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a turn of the program came to so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Calls and requests.
+    calls: usize,
+    /// What is known of all calls, in bytes.
+    known: usize,
+    /// What is written to the log, in bytes.
+    recorded: usize,
+    /// The program's ids of the calls that have ended.
+    ended: HashSet<String>,
+}
 
 /// A call that has not ended.
 pub(super) struct Call {
@@ -31,26 +61,88 @@ pub(super) struct Call {
     /// What people allowed for it, until it ends.
     approved: Vec<Approved>,
     started: bool,
-    ended: bool,
-    /// What of its output is told.
+    /// Whether it has texts that were not looked at.
+    has_news: bool,
+    /// What of its texts is told.
     told: usize,
+    /// The commands that it refers to, and how much of the output of each is told.
+    terminals: Vec<(String, usize)>,
+    /// What is told in all, in bytes, and what of it waits.
+    watched: usize,
+    held: Held,
     /// What is known of it, in bytes.
     size: usize,
 }
 
 impl Call {
     fn new(known: CallUpdate) -> Self {
-        Self {
+        let mut call = Self {
             id: Uuid::new_v4().to_string(),
             recorded: None,
             asked: 0,
             approved: Vec::new(),
             started: false,
-            ended: false,
+            has_news: false,
             told: 0,
-            size: known.size(),
+            terminals: Vec::new(),
+            watched: 0,
+            held: Held::default(),
+            size: size_of::<Self>() + known.size(),
             known,
+        };
+        call.look_at_content();
+        call
+    }
+
+    fn look_at_content(&mut self) {
+        self.has_news = true;
+        let before = std::mem::take(&mut self.terminals);
+        for content in self.known.content.iter().flatten() {
+            if let CallContent::Terminal { terminal_id: id, .. } = content
+                && self.terminals.len() < MOST_TERMINALS
+                && self.terminals.iter().all(|(known, _)| known != id)
+            {
+                let told = before
+                    .iter()
+                    .find(|(known, _)| known == id)
+                    .map_or(0, |(_, told)| *told);
+                self.terminals.push((id.clone(), told));
+            }
         }
+    }
+
+    fn texts(&self) -> String {
+        let texts = self.known.content.iter().flatten().filter_map(|content| match content {
+            CallContent::Content { content, .. } => content["text"].as_str(),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// What it brought since this was asked last, as far as that only grew.
+    fn news(&mut self, terminals: &Terminals) -> String {
+        let mut news = String::new();
+        if std::mem::take(&mut self.has_news) {
+            let texts = self.texts();
+            if let Some(new) = texts.get(self.told..) {
+                news.push_str(new);
+                self.told = texts.len();
+            }
+        }
+        for (id, told) in &mut self.terminals {
+            if let Some((new, now)) = terminals.since(id, *told) {
+                news.push_str(&new);
+                *told = now;
+            }
+        }
+        news
+    }
+
+    /// What it brought, in words.
+    fn output(&self, terminals: &Terminals) -> String {
+        let printed = self.terminals.iter().filter_map(|(id, _)| terminals.output(id));
+        let said = Some(self.texts()).filter(|texts| !texts.is_empty());
+        said.into_iter().chain(printed).collect::<Vec<_>>().join("\n")
     }
 
     /// Takes something away that was allowed for it, if it was.
@@ -58,6 +150,15 @@ impl Call {
         let at = self.approved.iter().position(|allowed| allowed == what);
         at.map(|at| self.approved.swap_remove(at)).is_some()
     }
+}
+
+/// The end of a result that is longer than anything people are shown.
+fn shortened(text: String) -> String {
+    if text.len() <= LONGEST_SHOWN {
+        return text;
+    }
+    let start = text.ceil_char_boundary(text.len() - LONGEST_SHOWN);
+    format!("({start} bytes are left out here.)\n{}", &text[start..])
 }
 
 impl<'a> Work<'a> {
@@ -87,30 +188,35 @@ impl<'a> Work<'a> {
         let Some(call) = self.calls.get(id).filter(|call| call.asked == 0) else {
             return Ok(());
         };
-        match call.known.status.clone().as_deref() {
-            Some("in_progress") => {
-                self.start_call(id)?;
-                self.tell_output(id);
-            }
-            Some(status @ ("completed" | "failed")) => {
-                let success = status == "completed";
-                self.start_call(id)?;
-                self.end_call(id, success.then_some(()).ok_or(""))?;
-            }
-            _ => {}
+        let ended = match call.known.status.as_deref() {
+            Some("in_progress") => None,
+            Some("completed") => Some(Ok(())),
+            Some("failed") => Some(Err("")),
+            _ => return Ok(()),
+        };
+        self.start_call(id)?;
+        match ended {
+            Some(ended) => self.end_call(id, ended)?,
+            None => self.tell_output(id),
         }
         Ok(())
+    }
+
+    /// Everything that is known of a call that the program asks about. What it says of the call from now on is recorded after the
+    /// answer. `None` if too many questions about it are open.
+    pub(super) fn hold_call(&mut self, id: &str) -> Option<CallUpdate> {
+        self.tally.calls += 1;
+        let call = self.calls.get_mut(id).filter(|call| call.asked < MOST_ASKED)?;
+        call.asked += 1;
+        Some(call.known.clone())
     }
 
     /// The questions as people get them. One names the call only if the log says of the call what the question asks for.
     /// Otherwise it stands alone, so no face can show what the program said of the call before.
     pub(super) fn ask_about_call(&mut self, id: &str, actions: &[Action]) -> Result<Vec<PermissionRequest>, LogError> {
         let asked = Recorded::of(actions);
-        if let Some(call) = self.calls.get_mut(id) {
-            call.asked += 1;
-            if call.recorded.is_none() {
-                self.record_call(id, asked.clone())?;
-            }
+        if self.calls.get(id).is_some_and(|call| call.recorded.is_none()) {
+            self.record_call(id, asked.clone())?;
         }
         let call = self.calls.get(id).filter(|call| call.recorded.as_ref() == Some(&asked));
         let name = call.filter(|_| actions.len() == 1).map(|call| call.id.clone());
@@ -128,41 +234,72 @@ impl<'a> Work<'a> {
 
     /// Forgets a call that has ended: what is said of its id from now on is about another one.
     pub(super) fn forget_ended(&mut self, id: &str) {
-        if self.calls.get(id).is_some_and(|call| call.ended) {
-            self.calls.remove(id);
+        if self.tally.ended.remove(id) {
+            self.tally.known -= ENDED + id.len();
         }
     }
 
     /// Takes in what is new about a call. One that has ended is not spoken of any more.
     pub(super) fn learn(&mut self, update: CallUpdate) -> Result<(), Stop> {
-        if let Some(call) = self.calls.get_mut(&update.tool_call_id) {
-            if !call.ended {
-                call.known.update(update);
-                call.size = call.size.max(call.known.size());
-            }
-            return self.check_size();
-        }
-        if self.calls.values().filter(|call| !call.ended).count() >= MOST_OPEN {
-            let why = format!(
-                "The agent {} has more than {MOST_OPEN} calls open and was stopped.",
-                self.agent
-            );
-            return Err(super::failed(lodge_models::ErrorKind::Connection, why));
-        }
-        let call = Call::new(update);
-        self.calls.insert(call.known.tool_call_id.clone(), call);
-        self.check_size()
-    }
-
-    fn check_size(&self) -> Result<(), Stop> {
-        if self.calls.values().map(|call| call.size).sum::<usize>() <= MOST_BYTES {
+        if self.tally.ended.contains(&update.tool_call_id) {
             return Ok(());
         }
-        let why = format!(
-            "The agent {} has more than {MOST_BYTES} bytes in its calls and was stopped.",
-            self.agent
-        );
-        Err(super::failed(lodge_models::ErrorKind::Connection, why))
+        if let Some(call) = self.calls.get_mut(&update.tool_call_id) {
+            let has_content = update.content.is_some();
+            let (less, more) = call.known.update(update);
+            call.size = call.size + more - less;
+            self.tally.known = self.tally.known + more - less;
+            if has_content {
+                call.look_at_content();
+            }
+            return Ok(());
+        }
+        if self.calls.len() >= MOST_OPEN {
+            return Err(self.too_much(format!("has more than {MOST_OPEN} calls open")));
+        }
+        let call = Call::new(update);
+        self.tally.calls += 1;
+        self.tally.known += call.size;
+        self.calls.insert(call.known.tool_call_id.clone(), call);
+        Ok(())
+    }
+
+    /// An error once the turn has come to more than any turn may.
+    pub(super) fn within_limits(&self) -> Result<(), Stop> {
+        let Tally {
+            calls, known, recorded, ..
+        } = &self.tally;
+        let what = if *known > MOST_BYTES {
+            format!("has more than {MOST_BYTES} bytes in its calls")
+        } else if *calls > MOST_CALLS {
+            format!("made more than {MOST_CALLS} calls and requests in one turn")
+        } else if *recorded > MOST_RECORDED {
+            format!("added more than {MOST_RECORDED} bytes to the log in one turn")
+        } else {
+            return Ok(());
+        };
+        Err(self.too_much(what))
+    }
+
+    fn too_much(&self, what: String) -> Stop {
+        let why = format!("The agent {} {what} and was stopped.", self.agent);
+        super::failed(lodge_models::ErrorKind::Connection, why)
+    }
+
+    /// Counts a request that is none about a call.
+    pub(super) fn count_request(&mut self) {
+        self.tally.calls += 1;
+    }
+
+    /// Counts what others write to the log for the program.
+    pub(super) fn count_recorded(&mut self, bytes: usize) {
+        self.tally.recorded = self.tally.recorded.saturating_add(bytes);
+    }
+
+    pub(super) fn record(&mut self, payload: impl Into<Payload>) -> Result<(), LogError> {
+        let event = self.turn.shared.recorder.record(payload)?;
+        self.count_recorded(event.json().len());
+        Ok(())
     }
 
     /// Records that the program wants a call.
@@ -182,11 +319,11 @@ impl<'a> Work<'a> {
     }
 
     fn start_call(&mut self, id: &str) -> Result<(), LogError> {
-        if let Some(call) = self.calls.get(id).filter(|call| call.recorded.is_none() && !call.ended) {
+        if let Some(call) = self.calls.get(id).filter(|call| call.recorded.is_none()) {
             let claimed = Recorded::claimed(&call.known);
             self.record_call(id, claimed)?;
         }
-        let Some(call) = self.calls.get_mut(id).filter(|call| !call.started && !call.ended) else {
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.started) else {
             return Ok(());
         };
         let Some(recorded) = call.recorded.clone() else {
@@ -201,46 +338,51 @@ impl<'a> Work<'a> {
             model: Some(self.agent.clone()),
             ..ToolExecutionStart::default()
         };
-        self.turn.shared.recorder.record(start)?;
-        Ok(())
+        self.record(start)
     }
 
-    /// Tells what a running call printed, as far as that only grew.
+    /// Tells what the commands printed that calls refer to.
+    pub(super) fn tell_printed(&mut self) {
+        let calls = self.calls.iter().filter(|(_, call)| !call.terminals.is_empty());
+        let ids: Vec<String> = calls.map(|(id, _)| id.clone()).collect();
+        for id in ids {
+            self.tell_output(&id);
+        }
+    }
+
+    /// Tells what a running call brought, as much as people watch of one.
     fn tell_output(&mut self, id: &str) {
-        let Some(output) = self.calls.get(id).map(|call| self.output(call)) else {
+        let is_watched = |call: &&mut Call| call.started && call.asked == 0 && call.watched < MAX_STREAMED;
+        let Some(call) = self.calls.get_mut(id).filter(is_watched) else {
             return;
         };
-        let Some(call) = self.calls.get_mut(id) else { return };
-        if let Some(new) = output.get(call.told..).filter(|new| !new.is_empty()) {
-            self.turn.shared.recorder.note(ToolExecutionPartialResult {
+        let news = call.news(&self.terminals);
+        let news = self.secrets.pass(&mut call.held, news);
+        if news.is_empty() {
+            return;
+        }
+        call.watched += news.len();
+        let recorder = &self.turn.shared.recorder;
+        recorder.note(ToolExecutionPartialResult {
+            tool_call_id: call.id.clone(),
+            partial_output: news,
+        });
+        if call.watched >= MAX_STREAMED {
+            recorder.note(ToolExecutionProgress {
                 tool_call_id: call.id.clone(),
-                partial_output: new.to_owned(),
+                progress_message: NO_LONGER_SHOWN.to_owned(),
             });
-            call.told = output.len();
         }
-    }
-
-    /// What a call brought, in words.
-    fn output(&self, call: &Call) -> String {
-        let mut said = Vec::new();
-        for content in call.known.content.iter().flatten() {
-            match content {
-                CallContent::Content { content, .. } => said.extend(content["text"].as_str().map(str::to_owned)),
-                CallContent::Terminal { terminal_id, .. } => {
-                    said.extend(self.terminals.output(terminal_id));
-                }
-                CallContent::Diff { .. } | CallContent::Other(_) => {}
-            }
-        }
-        said.join("\n")
     }
 
     /// Records how a call ended; the error says why where the program does not.
     fn end_call(&mut self, id: &str, ended: Result<(), &str>) -> Result<(), LogError> {
-        let Some(call) = self.calls.get(id).filter(|call| !call.ended) else {
+        let Some(call) = self.calls.remove(id) else {
             return Ok(());
         };
-        let mut content = self.output(call);
+        self.tally.ended.insert(id.to_owned());
+        self.tally.known = self.tally.known + ENDED + id.len() - call.size;
+        let mut content = call.output(&self.terminals);
         if content.is_empty() {
             content = match &call.known.raw_output {
                 Some(Value::String(text)) => text.clone(),
@@ -251,9 +393,11 @@ impl<'a> Work<'a> {
                 Some(other) => other.to_string(),
             };
         }
+        let content = shortened(content);
+        let until = Instant::now() + PATIENCE;
         let changes = call.known.changes();
-        let changes = changes.map(|(path, old, new)| lodge_tools::difference(path, old, new));
-        let changes = changes.collect::<Vec<_>>().join("\n");
+        let changes = changes.map(|(path, old, new)| lodge_tools::difference(path, old, new, until));
+        let changes = shortened(changes.collect::<Vec<_>>().join("\n"));
         let success = ended.is_ok();
         let complete = ToolExecutionComplete {
             tool_call_id: call.id.clone(),
@@ -280,35 +424,39 @@ impl<'a> Work<'a> {
         if let Some(sub) = &self.turn.shared.sub {
             sub.task.activity.lock().call_ended(call.known.tool_name(), success);
         }
-        self.turn.shared.recorder.record(complete)?;
-        if let Some(call) = self.calls.get_mut(id) {
-            call.ended = true;
-            call.approved.clear();
-            // Only that it was there matters from now on.
-            call.known = CallUpdate::default();
-            call.recorded = None;
-            call.size = id.len();
-        }
-        Ok(())
+        self.record(complete)
     }
 
     /// Ends the calls whose end the program did not tell. Questions about them that are open have nobody to wait for the answer.
     pub(super) fn close_calls(&mut self, why: &str) -> Result<(), LogError> {
-        let open = |call: &Call| call.recorded.is_some() && !call.ended;
-        let ids: Vec<String> = self
-            .calls
-            .iter()
-            .filter(|(_, call)| open(call))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let calls = self.calls.iter();
+        let begun = calls.filter(|(_, call)| call.recorded.is_some() || call.asked > 0);
+        let ids: Vec<String> = begun.map(|(id, _)| id.clone()).collect();
         for id in ids {
             if let Some(call) = self.calls.get_mut(&id) {
                 call.asked = 0;
             }
             self.follow_call(&id)?;
-            self.start_call(&id)?;
-            self.end_call(&id, Err(why))?;
+            // Nobody knows of one that was not even asked about.
+            if self.calls.get(&id).is_some_and(|call| call.recorded.is_some()) {
+                self.start_call(&id)?;
+                self.end_call(&id, Err(why))?;
+            }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_result_that_is_too_long_the_end_is_kept() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let long = format!("ä{}end", "x".repeat(LONGEST_SHOWN - 4));
+        let shown = shortened(long);
+        assert!(shown.starts_with("(2 bytes are left out here.)\nx"), "{}", &shown[..40]);
+        assert!(shown.ends_with("xend"));
     }
 }

@@ -9,16 +9,20 @@
 //! request, in the program's own words, and no rule allows it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use lodge_events::{CustomToolPermission, PermissionRequest};
 use lodge_external::{CallContent, CallUpdate, NewTerminal, Others, quoted, unknown};
-use lodge_tools::{Located, Need, ToolCx, ToolError, paths};
+use lodge_tools::{Located, Need, ToolCx, ToolError, paths, rules::Decision};
 use serde_json::{Map, Value, json};
 
-use super::{Work, approved::Approved};
+use super::{LONGEST_SHOWN, approved::Approved};
+use crate::session::Shared;
 
 const COMMANDS: &[&str] = &["command", "cmd"];
 const FILES: &[&str] = &["path", "file_path", "filePath", "filepath", "abs_path", "absolute_path"];
@@ -30,7 +34,12 @@ const CONTENTS: &[&str] = &["content", "contents", "file_text"];
 const OLD_PARTS: &[&str] = &["old_str", "old_string", "oldString", "oldText"];
 const NEW_PARTS: &[&str] = &["new_str", "new_string", "newString", "newText"];
 /// Texts that only explain.
-const WORDS: &[&str] = &["description", "explanation", "intention", "summary", "title"];
+const WORDS: &[&str] = &["description", "explanation", "intention", "reason", "summary", "title"];
+/// Ids of the call, and of the turn that it belongs to.
+const CALL_IDS: &[&str] = &["call_id", "callId"];
+const TURN_IDS: &[&str] = &["turn_id", "turnId"];
+/// What an agent reads in its own command.
+const PARSED: &[&str] = &["parsed_cmd", "parsedCmd"];
 /// How long somebody waits for a command or an address.
 const LIMITS: &[&str] = &["timeout", "timeout_ms", "timeoutMs", "timeout_seconds", "initial_wait"];
 /// Whether somebody waits for a command.
@@ -48,8 +57,17 @@ const RANGES: &[&str] = &[
 ];
 /// Longer data in blocks, such as images, is shown by its size.
 const LONGEST_DATA: usize = 4096;
-/// So many texts of an unclear request are compared with the rules that deny.
-const MOST_TEXTS: usize = 256;
+/// So many texts of an unclear request are compared with the rules that deny. A request with more is refused: the one that a
+/// rule denies could be among the others.
+const MOST_TEXTS: usize = 1024;
+/// A request about more files is unclear.
+const MOST_FILES: usize = 64;
+/// So much text all changed files of a request may have, in bytes.
+const MOST_CHANGED: usize = 16 << 20;
+/// Faces show longer texts of files by the difference alone.
+const LONGEST_TEXT: usize = 128 << 10;
+/// So long the differences of an unclear request are looked for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// One thing that a program wants.
 pub(super) struct Action {
@@ -60,10 +78,16 @@ pub(super) struct Action {
 
 impl Action {
     fn new(request: PermissionRequest, approves: Option<Approved>) -> Self {
-        Self {
-            request: request.with_tool_call_id(None),
-            approves,
+        let mut request = request.with_tool_call_id(None);
+        if let PermissionRequest::Write(write) = &mut request {
+            write.new_file_contents.take_if(|text| text.len() > LONGEST_TEXT);
         }
+        Self { request, approves }
+    }
+
+    /// How many bytes people, clients and the log get of it.
+    pub(super) fn shown(&self) -> usize {
+        serde_json::to_string(&self.request).map_or(usize::MAX, |shown| shown.len())
     }
 
     /// As the log says it.
@@ -125,6 +149,13 @@ impl Recorded {
                 title: None,
             };
         }
+        if known.size() > LONGEST_SHOWN {
+            return Self {
+                name: "tool".to_owned(),
+                arguments: json!({ "leftOut": format!("about {} bytes", known.size()) }),
+                title: None,
+            };
+        }
         Self {
             name: known.tool_name().to_owned(),
             arguments: match &known.raw_input {
@@ -138,27 +169,33 @@ impl Recorded {
 }
 
 /// The arguments of a call that nobody has accounted for yet.
-struct Input<'a>(BTreeMap<&'a str, &'a Value>);
+struct Input<'a> {
+    members: BTreeMap<&'a str, &'a Value>,
+    /// The program's id of the call.
+    call: &'a str,
+}
 
 impl<'a> Input<'a> {
     /// `None` if they are no members of an object.
     fn of(known: &'a CallUpdate) -> Option<Self> {
-        match &known.raw_input {
-            None | Some(Value::Null) => Some(Self(BTreeMap::new())),
+        let members = match &known.raw_input {
+            None | Some(Value::Null) => BTreeMap::new(),
             Some(Value::Object(members)) => {
                 let members = members.iter();
-                Some(Self(members.map(|(name, value)| (name.as_str(), value)).collect()))
+                members.map(|(name, value)| (name.as_str(), value)).collect()
             }
-            Some(_) => None,
-        }
+            Some(_) => return None,
+        };
+        let call = &known.tool_call_id;
+        Some(Self { members, call })
     }
 
     /// Takes the members of these names that are of the expected form.
     fn take(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) -> Vec<&'a Value> {
         let names = names.iter();
         names
-            .filter_map(|name| match self.0.get(*name) {
-                Some(value) if fits(value) => self.0.remove(*name),
+            .filter_map(|name| match self.members.get(*name) {
+                Some(value) if fits(value) => self.members.remove(*name),
                 _ => None,
             })
             .collect()
@@ -171,9 +208,22 @@ impl<'a> Input<'a> {
 
     /// The text that stands under one of these names. Under several it must be the same, or it stays unaccounted for.
     fn text(&mut self, names: &[&str]) -> Option<&'a str> {
-        let first = names.iter().find_map(|name| self.0.get(*name)?.as_str())?;
+        let first = names.iter().find_map(|name| self.members.get(*name)?.as_str())?;
         self.take(names, |value| value == first);
         Some(first)
+    }
+
+    /// A line for a shell, which stands under one of these names as a text or as a list of words.
+    fn line(&mut self, names: &[&str]) -> Option<Cow<'a, str>> {
+        if let Some(text) = self.text(names) {
+            return Some(text.into());
+        }
+        let words = names
+            .iter()
+            .find_map(|name| self.members.get(*name).copied().filter(|value| value.is_array()))?;
+        let line = line_of(words)?;
+        self.take(names, |value| value == words);
+        Some(line.into())
     }
 
     fn pass_over(&mut self, names: &[&str], fits: impl Fn(&Value) -> bool) {
@@ -181,9 +231,13 @@ impl<'a> Input<'a> {
     }
 
     /// A command, and where it runs.
-    fn command(&mut self) -> Option<(&'a str, &'a str)> {
-        let command = self.text(COMMANDS)?;
-        self.pass_over(&["commands"], |value| is_list(value, |item| item == command));
+    fn command(&mut self) -> Option<(Cow<'a, str>, &'a str)> {
+        let command = self.line(COMMANDS)?;
+        self.pass_over(&["commands"], |value| is_list(value, |item| *item == *command));
+        let call = self.call;
+        self.pass_over(CALL_IDS, |value| value == call);
+        self.pass_over(TURN_IDS, |value| value.as_str().is_some_and(is_number));
+        self.pass_over(PARSED, |value| is_list(value, |part| is_reading_of(part, &command)));
         self.pass_over(LIMITS, Value::is_number);
         self.pass_over(BACKGROUND, Value::is_boolean);
         let place = self.text(PLACES).filter(|place| !place.is_empty());
@@ -193,7 +247,7 @@ impl<'a> Input<'a> {
     /// Whether nothing is left that says something.
     fn is_used_up(&mut self) -> bool {
         self.pass_over(WORDS, Value::is_string);
-        self.0.values().all(|value| match value {
+        self.members.values().all(|value| match value {
             Value::Null => true,
             Value::String(text) => text.is_empty(),
             Value::Array(items) => items.is_empty(),
@@ -201,6 +255,33 @@ impl<'a> Input<'a> {
             Value::Bool(_) | Value::Number(_) => false,
         })
     }
+}
+
+/// The line that a command given as a text, or as its words, comes to.
+fn line_of(command: &Value) -> Option<String> {
+    match command {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) if !words.is_empty() => {
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(quoted)).collect();
+            Some(words?.join(" "))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an id says nothing: numbers, and UUIDs.
+fn is_number(id: &str) -> bool {
+    id.len() <= 64 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+}
+
+/// Whether whoever reads a command has read all that an agent says it is made of.
+fn is_reading_of(part: &Value, command: &str) -> bool {
+    let is_shown = |(name, value): (&String, &Value)| match value {
+        Value::String(kind) if name == "type" => ["unknown", "read", "list_files", "search"].contains(&kind.as_str()),
+        Value::String(text) => command.contains(text.as_str()),
+        other => other.is_null(),
+    };
+    part.as_object().is_some_and(|members| members.iter().all(is_shown))
 }
 
 fn is_list(value: &Value, fits: impl Fn(&Value) -> bool) -> bool {
@@ -244,6 +325,9 @@ impl<'a> Request<'a> {
             }
             locations.push(location.path.as_str());
         }
+        if changes.len() + locations.len() > MOST_FILES {
+            return None;
+        }
         let request = Self {
             input: Input::of(known)?,
             changes,
@@ -252,8 +336,9 @@ impl<'a> Request<'a> {
         is_known(&known.others).then_some(request)
     }
 
-    fn command(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
-        let (command, place) = self.input.command()?;
+    fn command(mut self, by: &Describer) -> Option<Vec<Action>> {
+        let (command, place) = self.input.command().filter(|(command, _)| is_short(command))?;
+        let cx = &by.cx;
         let directory = cx.directory(place).ok()?;
         // Some agents say which files a command is about. Who reads the command sees those that are words of it.
         let words = command.split(|c: char| c.is_whitespace() || "'\"`;&|<>()=:,".contains(c));
@@ -261,11 +346,11 @@ impl<'a> Request<'a> {
         let mentioned: BTreeSet<PathBuf> = words.map(|word| paths::absolute(&directory, word)).collect();
         let is_seen = |path: &&str| mentioned.contains(&paths::absolute(&cx.cwd, path));
         let is_clear = self.changes.is_empty() && self.locations.iter().all(is_seen) && self.input.is_used_up();
-        let (_, action) = work.command(command, place).ok().filter(|_| is_clear)?;
+        let (_, action) = by.command(&command, place).ok().filter(|_| is_clear)?;
         Some(vec![action])
     }
 
-    fn reads(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
+    fn reads(mut self, by: &Describer) -> Option<Vec<Action>> {
         let mut names = self.input.texts(FILES);
         names.append(&mut self.locations);
         let is_range = |value: &Value| value.is_number() || is_list(value, Value::is_number);
@@ -273,15 +358,14 @@ impl<'a> Request<'a> {
         if names.is_empty() || !self.changes.is_empty() || !self.input.is_used_up() {
             return None;
         }
-        let read =
-            |(name, _): &(&str, Located)| Some(Action::new(work.need("view", json!({ "path": name }), cx)?, None));
-        files_of(names, cx)?.iter().map(read).collect()
+        let read = |(name, _): (&str, Located)| Some(Action::new(by.need("view", json!({ "path": name }))?, None));
+        Places::new(&by.cx).files(names)?.into_iter().map(read).collect()
     }
 
-    fn fetch(mut self, work: &Work<'_>, cx: &ToolCx) -> Option<Vec<Action>> {
+    fn fetch(mut self, by: &Describer) -> Option<Vec<Action>> {
         let url = self.input.text(URLS)?;
         self.input.pass_over(LIMITS, Value::is_number);
-        let request = work.need("web_fetch", json!({ "url": url }), cx)?;
+        let request = by.need("web_fetch", json!({ "url": url })).filter(|_| is_short(url))?;
         // Other spellings of an address are not read alike by all programs.
         let is_spelt = matches!(&request, PermissionRequest::Url(asked) if asked.url.trim_end_matches('/') == url.trim_end_matches('/'));
         let names_no_file = self.changes.is_empty() && self.locations.is_empty();
@@ -289,31 +373,36 @@ impl<'a> Request<'a> {
         is_clear.then(|| vec![Action::new(request, None)])
     }
 
-    fn edits(mut self, cx: &ToolCx) -> Option<Vec<Action>> {
+    fn edits(mut self, by: &Describer) -> Option<Vec<Action>> {
+        let cx = &by.cx;
+        let mut places = Places::new(cx);
         let mut names = self.input.texts(FILES);
         names.append(&mut self.locations);
         if self.changes.is_empty() {
             if names.is_empty() || !self.input.is_used_up() {
                 return None;
             }
-            let write = |(name, _): &(&str, Located)| Some(Action::new(cx.writing_unknown(name).ok()?, None));
-            return files_of(names, cx)?.iter().map(write).collect();
+            let write = |(name, _): (&str, Located)| Some(Action::new(cx.writing_unknown(name).ok()?, None));
+            return places.files(names)?.into_iter().map(write).collect();
         }
-        let files = files_of(self.changes.iter().map(|(name, _)| *name), cx)?;
-        let is_changed = |name: &str| {
-            cx.named(name)
-                .is_ok_and(|place| files.iter().any(|(_, known)| *known == place))
+        let files = places.files(self.changes.iter().map(|(name, _)| *name))?;
+        let mut is_changed = |name: &&'a str| {
+            let place = places.of(name);
+            place.is_some_and(|place| files.iter().any(|(_, known)| *known == place))
         };
-        if !names.into_iter().all(is_changed) {
+        if !names.iter().all(&mut is_changed) {
             return None;
         }
-        let changed = |(name, place): &(&'a str, Located)| {
+        let mut changed: Vec<(&str, String)> = Vec::new();
+        let mut room = MOST_CHANGED;
+        for (name, place) in &files {
             let of_file = self.changes.iter();
-            let of_file = of_file.filter(|(name, _)| cx.named(name).is_ok_and(|named| named == *place));
+            let of_file = of_file.filter(|(name, _)| places.of(name).as_ref() == Some(place));
             let changes: Vec<Replaced<'_>> = of_file.map(|(_, change)| *change).collect();
-            Some((*name, cx.changed(name, &changes)?))
-        };
-        let changed: Vec<(&str, String)> = files.iter().map(changed).collect::<Option<_>>()?;
+            let text = cx.changed(name, &changes)?;
+            room = room.checked_sub(text.len())?;
+            changed.push((name, text));
+        }
         // Arguments that say what is written have to come to the same.
         let old = self.input.text(OLD_PARTS);
         let new = self.input.text(NEW_PARTS);
@@ -338,45 +427,88 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The files that names mean, each once under its first name. `None` if the meaning of one is not clear.
-fn files_of<'a>(names: impl IntoIterator<Item = &'a str>, cx: &ToolCx) -> Option<Vec<(&'a str, Located)>> {
-    let mut files: Vec<(&str, Located)> = Vec::new();
-    for name in names {
-        let place = cx.named(name).ok()?;
-        if files.iter().all(|(_, known)| *known != place) {
-            files.push((name, place));
-        }
-    }
-    Some(files)
+/// The places that names mean, each looked up once.
+struct Places<'a, 'c> {
+    cx: &'c ToolCx,
+    known: HashMap<&'a str, Option<Located>>,
 }
 
-impl Work<'_> {
-    /// What a call of the program is about: one action or several, all of which have to be allowed.
-    pub(super) fn describe(&self, known: &CallUpdate) -> Vec<Action> {
-        let cx = self.cx();
+impl<'a, 'c> Places<'a, 'c> {
+    fn new(cx: &'c ToolCx) -> Self {
+        Self {
+            cx,
+            known: HashMap::new(),
+        }
+    }
+
+    /// `None` if the meaning is not clear.
+    fn of(&mut self, name: &'a str) -> Option<Located> {
+        let look = || self.cx.named(name).ok();
+        self.known.entry(name).or_insert_with(look).clone()
+    }
+
+    /// The files that names mean, each once under its first name. `None` if the meaning of one is not clear.
+    fn files(&mut self, names: impl IntoIterator<Item = &'a str>) -> Option<Vec<(&'a str, Located)>> {
+        let mut files: Vec<(&str, Located)> = Vec::new();
+        for name in names {
+            let place = self.of(name)?;
+            if files.iter().all(|(_, known)| *known != place) {
+                files.push((name, place));
+            }
+        }
+        Some(files)
+    }
+}
+
+fn is_short(text: &str) -> bool {
+    text.len() <= LONGEST_SHOWN
+}
+
+/// Why a request is refused that nobody could judge.
+fn too_long(bytes: usize) -> String {
+    format!("it is {bytes} bytes long when it is shown, and at most {LONGEST_SHOWN} are. Ask for less at once.")
+}
+
+/// Describes requests. Looks at files, so it works away from the turn.
+pub(super) struct Describer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) agent: String,
+    pub(super) cx: ToolCx,
+}
+
+impl Describer {
+    /// What a call of the program is about: one action or several, all of which have to be allowed. An error says why nobody is
+    /// asked.
+    pub(super) fn describe(&self, known: &CallUpdate) -> Result<Vec<Action>, String> {
         let clear = Request::read(known).and_then(|request| match known.kind.as_deref() {
-            Some("execute") => request.command(self, &cx),
-            Some("edit") => request.edits(&cx),
-            Some("read") => request.reads(self, &cx),
-            Some("fetch") => request.fetch(self, &cx),
+            Some("execute") => request.command(self),
+            Some("edit") => request.edits(self),
+            Some("read") => request.reads(self),
+            Some("fetch") => request.fetch(self),
             _ => None,
         });
-        let mut actions = clear.unwrap_or_else(|| match self.forbidden_part(known, &cx) {
-            Some(forbidden) => vec![forbidden],
-            None => vec![self.unclear(known)],
-        });
+        let mut actions = match clear {
+            Some(actions) => actions,
+            None => {
+                let unclear = bounded_to_shown(vec![self.unclear(known)])?;
+                self.forbidden_part(known)?.map_or(unclear, |forbidden| vec![forbidden])
+            }
+        };
         // Nobody is asked about the rest of what a rule forbids.
-        let is_forbidden = |action: &Action| self.turn.shared.forbidden(&action.request).is_some();
-        match actions.iter().position(is_forbidden) {
-            Some(at) => vec![actions.swap_remove(at)],
-            None => actions,
+        let is_forbidden = |action: &Action| self.shared.forbidden(&action.request).is_some();
+        if let Some(at) = actions.iter().position(is_forbidden) {
+            actions = vec![actions.swap_remove(at)];
         }
+        bounded_to_shown(actions)
     }
 
     /// Running a line in a directory of the session. The directory is part of the line, so whoever sees or judges the line sees
     /// where it runs.
     pub(super) fn command(&self, line: &str, place: &str) -> Result<(String, Action), String> {
-        let cx = self.cx();
+        if !is_short(line) {
+            return Err(too_long(line.len()));
+        }
+        let cx = &self.cx;
         let at = |place: &str| cx.directory(place).map_err(|error| error.to_string());
         let (here, place) = (at(".")?, at(place)?);
         let line = match here == place {
@@ -384,13 +516,34 @@ impl Work<'_> {
             false => format!("cd {} && {line}", quoted(&place.to_string_lossy())),
         };
         let approves = Approved::command(&line, &cx.cwd);
-        let need = self.need("bash", json!({ "command": line, "description": "" }), &cx);
+        let need = self.need("bash", json!({ "command": line, "description": "" }));
         let request = need.ok_or_else(|| "Commands cannot be run here.".to_owned())?;
-        Ok((line, Action::new(request, Some(approves))))
+        let action = Action::new(request, Some(approves));
+        match action.shown() {
+            bytes if bytes > LONGEST_SHOWN => Err(too_long(bytes)),
+            _ => Ok((line, action)),
+        }
     }
 
-    fn need(&self, tool: &str, arguments: Value, cx: &ToolCx) -> Option<PermissionRequest> {
-        match self.builtin(tool)?.need(&arguments, cx) {
+    /// Reading a file for the program.
+    pub(super) fn reading(&self, path: &str) -> Result<(Located, Action), String> {
+        let (place, request) = self.cx.reading(path).map_err(|error| error.to_string())?;
+        Ok((place, Action::new(request, None)))
+    }
+
+    /// Giving a file a text for the program. How much people would be shown of it matters only if they are asked.
+    pub(super) fn writing(&self, path: &str, text: &str) -> Result<(Located, Action), String> {
+        let (place, action) = writing(&self.cx, path, text).map_err(|error| error.to_string())?;
+        let is_allowed = matches!(self.shared.decide(&action.request), Decision::Allow { .. });
+        match action.shown() {
+            bytes if bytes > LONGEST_SHOWN && !is_allowed => Err(too_long(bytes)),
+            _ => Ok((place, action)),
+        }
+    }
+
+    fn need(&self, tool: &str, arguments: Value) -> Option<PermissionRequest> {
+        let tool = self.shared.builtins.iter().find(|known| known.name() == tool)?;
+        match tool.need(&arguments, &self.cx) {
             Ok(Need::Ask(request)) => Some(*request),
             _ => None,
         }
@@ -408,8 +561,9 @@ impl Work<'_> {
         Action::new(request.into(), None)
     }
 
-    /// A part of a request that a rule forbids, as far as the request can be understood.
-    fn forbidden_part(&self, known: &CallUpdate, cx: &ToolCx) -> Option<Action> {
+    /// A part of a request that a rule forbids, as far as the request can be understood. An error if it says too much to be
+    /// compared with the rules.
+    fn forbidden_part(&self, known: &CallUpdate) -> Result<Option<Action>, String> {
         let member = |names: &[&str]| {
             names
                 .iter()
@@ -418,9 +572,9 @@ impl Work<'_> {
         let input = known.raw_input.as_ref();
         let line = input.and_then(|input| serde_json::from_value::<NewTerminal>(input.clone()).ok());
         let line = line.map(|command| command.line());
-        let line = line.or_else(|| member(COMMANDS).map(str::to_owned));
-        let command = line.and_then(|line| self.need("bash", json!({ "command": line, "description": "" }), cx));
-        let url = member(URLS).and_then(|url| self.need("web_fetch", json!({ "url": url }), cx));
+        let line = line.or_else(|| COMMANDS.iter().find_map(|name| line_of(input?.get(name)?)));
+        let command = line.and_then(|line| self.need("bash", json!({ "command": line, "description": "" })));
+        let url = member(URLS).and_then(|url| self.need("web_fetch", json!({ "url": url })));
         let kind = known.kind.as_deref();
         let changes_files = !matches!(kind, Some("read" | "search" | "think" | "fetch" | "execute"));
         let mut texts: Vec<&str> = known.files().collect();
@@ -435,17 +589,33 @@ impl Work<'_> {
             }
         }
         let is_path = |text: &&str| !text.is_empty() && text.len() < 4096 && !text.contains(char::is_control);
-        let texts: BTreeSet<&str> = texts.into_iter().filter(is_path).take(MOST_TEXTS).collect();
+        let texts: BTreeSet<&str> = texts.into_iter().filter(is_path).collect();
+        if texts.len() > MOST_TEXTS {
+            return Err(format!(
+                "it says {} things that may be files, and at most {MOST_TEXTS} are compared with your rules. Ask for less \
+                 at once.",
+                texts.len()
+            ));
+        }
         let files = texts.into_iter().flat_map(|text| {
             let of_address = lodge_files::uri::path(text).map(|path| path.to_string_lossy().into_owned());
             let path = of_address.unwrap_or_else(|| text.to_owned());
-            let read = self.need("view", json!({ "path": path }), cx);
-            let written = cx.writing_unknown(&path).ok().filter(|_| changes_files);
+            let read = self.need("view", json!({ "path": path }));
+            let written = self.cx.writing_unknown(&path).ok().filter(|_| changes_files);
             written.into_iter().chain(read)
         });
         let mut parts = command.into_iter().chain(url).chain(files);
-        let forbidden = parts.find(|part| self.turn.shared.forbidden(part).is_some())?;
-        Some(Action::new(forbidden, None))
+        let forbidden = parts.find(|part| self.shared.forbidden(part).is_some());
+        Ok(forbidden.map(|forbidden| Action::new(forbidden, None)))
+    }
+}
+
+/// Actions that people can judge. Nobody reads more than that, and clients are dropped by it.
+fn bounded_to_shown(actions: Vec<Action>) -> Result<Vec<Action>, String> {
+    let bytes = actions.iter().map(Action::shown).fold(0, usize::saturating_add);
+    match bytes > LONGEST_SHOWN {
+        true => Err(too_long(bytes)),
+        false => Ok(actions),
     }
 }
 
@@ -464,14 +634,7 @@ fn texts_in<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     }
 }
 
-/// Reading a file for the program.
-pub(super) fn reading(cx: &ToolCx, path: &str) -> Result<(Located, Action), ToolError> {
-    let (place, request) = cx.reading(path)?;
-    Ok((place, Action::new(request, None)))
-}
-
-/// Giving a file a text for the program.
-pub(super) fn writing(cx: &ToolCx, path: &str, text: &str) -> Result<(Located, Action), ToolError> {
+fn writing(cx: &ToolCx, path: &str, text: &str) -> Result<(Located, Action), ToolError> {
     let (place, request) = cx.writing(path, text)?;
     let approves = Approved::write(&place.path, text);
     Ok((place, Action::new(request, Some(approves))))
@@ -480,6 +643,7 @@ pub(super) fn writing(cx: &ToolCx, path: &str, text: &str) -> Result<(Located, A
 /// All that a program says of a call.
 fn said(known: &CallUpdate) -> Value {
     let (mut changes, mut texts, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    let until = Instant::now() + PATIENCE;
     for content in known.content.iter().flatten() {
         match content {
             CallContent::Diff {
@@ -488,7 +652,7 @@ fn said(known: &CallUpdate) -> Value {
                 new_text,
                 others,
             } => {
-                let diff = lodge_tools::difference(path, old_text.as_deref(), new_text);
+                let diff = lodge_tools::difference(path, old_text.as_deref(), new_text, until);
                 changes.push(with_others(json!({ "path": path, "diff": diff }), others));
             }
             CallContent::Content { content: block, others } => match content.plain_text() {

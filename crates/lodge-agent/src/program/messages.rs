@@ -117,6 +117,7 @@ impl Work<'_> {
             self.tell_thought(rest);
         }
         let Thoughts { id, text, .. } = std::mem::take(&mut self.thoughts);
+        self.count_recorded(text.len());
         self.turn.shared.recorder.note(AssistantReasoning {
             reasoning_id: id,
             content: text,
@@ -139,7 +140,7 @@ impl Work<'_> {
         {
             sub.task.activity.lock().response = Some(text.clone());
         }
-        self.turn.shared.recorder.record(AssistantMessage {
+        self.record(AssistantMessage {
             message_id: partial.message_id,
             model: Some(self.agent.clone()),
             content: text,
@@ -148,7 +149,6 @@ impl Work<'_> {
             turn_id: Some(TURN_ID.into()),
             originating_message_id: self.turn.message_id.clone(),
             ..AssistantMessage::default()
-        })?;
-        Ok(())
+        })
     }
 }

@@ -2,21 +2,71 @@
 
 use std::sync::Arc;
 
-use lodge_events::PermissionRequest;
+use lodge_events::{PermissionRequest, SessionWarning};
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
 use lodge_log::LogError;
 use lodge_mcp::Elicitation;
 use lodge_tools::{Need, Tool, ToolCx};
 use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use super::{
     Done, MOST_OPEN, Work,
     approved::Approved,
-    described::{self, Action},
+    described::{Action, Describer},
     terminals::Terminal,
 };
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
+
+/// So many files are read or described at once for a program: each may be as large as files may be.
+const MOST_LOOKS: usize = 3;
+/// So much of all open requests is shown at once, in KiB. What is more waits.
+const MOST_SHOWN: u32 = 4 << 10;
+
+/// What bounds the requests of a turn.
+#[derive(Clone)]
+pub(super) struct Bounds {
+    looks: Arc<Semaphore>,
+    shown: Arc<Semaphore>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            looks: Arc::new(Semaphore::new(MOST_LOOKS)),
+            shown: Arc::new(Semaphore::new(MOST_SHOWN as usize)),
+        }
+    }
+}
+
+/// The part of the room that an open request takes.
+struct Room {
+    bytes: usize,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Bounds {
+    /// Looks at files away from the turn. Whoever looks next waits for what is given back with it.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Option<OwnedSemaphorePermit>), String> {
+        // Nobody closes it.
+        let permit = self.looks.clone().acquire_owned().await.ok();
+        // The look takes its part with it: a turn that ends does not end the look.
+        let looking = tokio::task::spawn_blocking(move || (look(), permit));
+        looking.await.map_err(|error| error.to_string())
+    }
+
+    async fn room_for(&self, bytes: usize) -> Room {
+        let wanted = u32::try_from(bytes / 1024 + 1).unwrap_or(MOST_SHOWN).min(MOST_SHOWN);
+        Room {
+            bytes,
+            _permit: self.shown.clone().acquire_many_owned(wanted).await.ok(),
+        }
+    }
+}
 
 /// Whether something may be done now, by this host.
 async fn permitted(
@@ -124,17 +174,83 @@ impl Work<'_> {
         Ok(())
     }
 
+    fn describer(&self) -> Describer {
+        Describer {
+            shared: self.turn.shared.clone(),
+            agent: self.agent.clone(),
+            cx: self.cx(),
+        }
+    }
+
+    /// Describes something away from the turn, and goes on with the description once there is room for what is shown of it.
+    fn describe<T: Send + 'static>(
+        &mut self,
+        describe: impl FnOnce(&Describer) -> Result<T, String> + Send + 'static,
+        shown: impl FnOnce(&T) -> usize + Send + 'static,
+        then: impl FnOnce(&mut Work<'_>, Result<(T, Room), String>) -> Result<(), Stop> + Send + 'static,
+    ) {
+        let (describer, bounds) = (self.describer(), self.bounds.clone());
+        self.requests.push(Box::pin(async move {
+            let described = bounds.look(move || describe(&describer)).await;
+            let described = match described.and_then(|(described, _)| described) {
+                Ok(described) => {
+                    let bytes = shown(&described);
+                    Ok((described, bounds.room_for(bytes).await))
+                }
+                Err(why) => Err(why),
+            };
+            Ok(Done::Found(Box::new(move |work| then(work, described))))
+        }));
+    }
+
+    /// Tells people why the program was refused something without asking them.
+    fn tell_refused(&mut self, why: &str) -> Result<(), LogError> {
+        let message = format!("A request of the agent {} was refused: {why}", self.agent);
+        self.record(SessionWarning {
+            warning_type: "agent_request_refused".into(),
+            message,
+            ..SessionWarning::default()
+        })
+    }
+
     fn permission(&mut self, update: CallUpdate, reply: Reply) -> Result<(), Stop> {
         let id = update.tool_call_id.clone();
         // People are asked about what is wanted now, not about a call of the same id that is over.
         self.forget_ended(&id);
         self.learn(update)?;
-        let Some(call) = self.calls.get(&id) else { return Ok(()) };
-        let actions = self.describe(&call.known);
+        // Dropped, it is cancelled.
+        let Some(known) = self.hold_call(&id) else {
+            return Ok(());
+        };
+        self.describe(
+            move |by| by.describe(&known),
+            |actions| actions.iter().map(Action::shown).sum(),
+            move |work, described| Ok(work.ask(id, described, reply)?),
+        );
+        Ok(())
+    }
+
+    /// Asks about a call that is described.
+    fn ask(
+        &mut self,
+        id: String,
+        described: Result<(Vec<Action>, Room), String>,
+        reply: Reply,
+    ) -> Result<(), LogError> {
+        let (actions, room) = match described {
+            Ok(described) => described,
+            Err(why) => {
+                reply.refuse();
+                self.tell_refused(&why)?;
+                return self.answered(&id, Vec::new());
+            }
+        };
+        self.count_recorded(room.bytes);
         let questions = self.ask_about_call(&id, &actions)?;
         let approved: Vec<Approved> = actions.iter().filter_map(Action::approves).collect();
         let shared = self.turn.shared.clone();
         self.requests.push(Box::pin(async move {
+            let _room = room;
             for question in questions {
                 if let Err(verdict) = permitted(&shared, question, false).await? {
                     reply.refuse();
@@ -155,13 +271,18 @@ impl Work<'_> {
     }
 
     fn read(&mut self, path: String, line: Option<u64>, limit: Option<u64>, reply: Reply) {
-        let mut cx = self.cx();
-        let (place, action) = match described::reading(&cx, &path) {
-            Ok(found) => found,
-            Err(error) => return reply.answer(Err(error.to_string())),
-        };
-        let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
+        let (mut cx, bounds) = (self.cx(), self.bounds.clone());
+        let (shared, view, describer) = (self.turn.shared.clone(), self.builtin("view"), self.describer());
         self.requests.push(Box::pin(async move {
+            let name = path.clone();
+            let described = bounds.look(move || describer.reading(&name)).await;
+            let (place, action) = match described.and_then(|(described, _)| described) {
+                Ok(described) => described,
+                Err(why) => {
+                    reply.answer(Err(why));
+                    return Ok(Done::Nothing);
+                }
+            };
             if let Err(verdict) = permitted(&shared, action.question(None), false).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
@@ -170,34 +291,56 @@ impl Work<'_> {
             if let Some(view) = view {
                 cx.ask_editor(&*view, &json!({ "path": path })).await;
             }
-            let read = tokio::task::spawn_blocking(move || cx.read_text(&path, &place)).await;
-            let text = read.map_err(|error| error.to_string());
-            let text = text.and_then(|text| text.map_err(|error| error.to_string()));
-            reply.answer(text.map(|text| json!({ "content": lines(&text, line, limit) })));
+            // A program that does not read its answers gets no further ones.
+            reply.room().await;
+            let read = move || {
+                let text = cx.read_text(&path, &place).map_err(|error| error.to_string());
+                text.map(|text| json!({ "content": lines(&text, line, limit) }))
+            };
+            match bounds.look(read).await {
+                Ok((text, _look)) => reply.answer(text),
+                Err(why) => reply.answer(Err(why)),
+            }
             Ok(Done::Nothing)
         }));
     }
 
     fn write(&mut self, path: String, text: String, reply: Reply) {
-        let cx = self.cx();
-        let (place, action) = match described::writing(&cx, &path, &text) {
-            Ok(found) => found,
-            Err(error) => return reply.answer(Err(error.to_string())),
-        };
-        let is_approved = self.is_approved(&action);
-        let shared = self.turn.shared.clone();
-        self.requests.push(Box::pin(async move {
-            if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
-                let (done, why) = refused(verdict);
-                reply.answer(Err(why));
-                return Ok(done);
-            }
-            let written = tokio::task::spawn_blocking(move || cx.write_text(&path, &place, &text)).await;
-            let written = written.map_err(|error| error.to_string());
-            let written = written.and_then(|written| written.map_err(|error| error.to_string()));
-            reply.answer(written.map(|()| json!({})));
-            Ok(Done::Nothing)
-        }));
+        self.count_request();
+        self.describe(
+            move |by| {
+                by.writing(&path, &text)
+                    .map(|(place, action)| (path, text, place, action))
+            },
+            |(.., action)| action.shown(),
+            move |work, described| {
+                let ((path, text, place, action), room) = match described {
+                    Ok(described) => described,
+                    Err(why) => {
+                        work.tell_refused(&why)?;
+                        reply.answer(Err(why));
+                        return Ok(());
+                    }
+                };
+                work.count_recorded(room.bytes);
+                let is_approved = work.is_approved(&action);
+                let (shared, cx) = (work.turn.shared.clone(), work.cx());
+                work.requests.push(Box::pin(async move {
+                    let _room = room;
+                    if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
+                        let (done, why) = refused(verdict);
+                        reply.answer(Err(why));
+                        return Ok(done);
+                    }
+                    let written = tokio::task::spawn_blocking(move || cx.write_text(&path, &place, &text)).await;
+                    let written = written.map_err(|error| error.to_string());
+                    let written = written.and_then(|written| written.map_err(|error| error.to_string()));
+                    reply.answer(written.map(|()| json!({})));
+                    Ok(Done::Nothing)
+                }));
+                Ok(())
+            },
+        );
     }
 
     /// Whether people allowed exactly this for a call that has not ended. What they allowed is used up by it.
@@ -209,34 +352,49 @@ impl Work<'_> {
     }
 
     fn terminal(&mut self, wanted: NewTerminal, reply: Reply) {
-        let described = self.command(&wanted.line(), wanted.cwd.as_deref().unwrap_or("."));
-        let reserved = described.and_then(|described| Ok((described, self.terminals.reserve()?)));
-        let ((line, action), place) = match reserved {
-            Ok(reserved) => reserved,
+        self.count_request();
+        let place = match self.terminals.reserve() {
+            Ok(place) => place,
             Err(why) => return reply.answer(Err(why)),
         };
-        let is_approved = self.is_approved(&action);
-        let (shared, cwd) = (self.turn.shared.clone(), self.cx().cwd);
-        self.requests.push(Box::pin(async move {
-            if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
-                let (done, why) = refused(verdict);
-                reply.answer(Err(why));
-                return Ok(done);
-            }
-            Ok(
-                match Terminal::start(&shared, &line, &cwd, wanted.output_byte_limit, place) {
-                    Ok(terminal) => {
-                        let id = Uuid::new_v4();
-                        reply.answer(Ok(json!({ "terminalId": id.to_string() })));
-                        Done::Started(id, terminal)
+        let limit = wanted.output_byte_limit;
+        self.describe(
+            move |by| by.command(&wanted.line(), wanted.cwd.as_deref().unwrap_or(".")),
+            |(_, action)| action.shown(),
+            move |work, described| {
+                let ((line, action), room) = match described {
+                    Ok(described) => described,
+                    Err(why) => {
+                        work.tell_refused(&why)?;
+                        reply.answer(Err(why));
+                        return Ok(());
                     }
-                    Err(error) => {
-                        reply.answer(Err(error.to_string()));
-                        Done::Nothing
+                };
+                work.count_recorded(room.bytes);
+                let is_approved = work.is_approved(&action);
+                let (shared, cwd) = (work.turn.shared.clone(), work.cx().cwd);
+                work.requests.push(Box::pin(async move {
+                    let _room = room;
+                    if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
+                        let (done, why) = refused(verdict);
+                        reply.answer(Err(why));
+                        return Ok(done);
                     }
-                },
-            )
-        }));
+                    Ok(match Terminal::start(&shared, &line, &cwd, limit, place) {
+                        Ok(terminal) => {
+                            let id = Uuid::new_v4();
+                            reply.answer(Ok(json!({ "terminalId": id.to_string() })));
+                            Done::Started(id, terminal)
+                        }
+                        Err(error) => {
+                            reply.answer(Err(error.to_string()));
+                            Done::Nothing
+                        }
+                    })
+                }));
+                Ok(())
+            },
+        );
     }
 
     fn of_terminal(&mut self, what: TerminalRequest, id: &str, reply: Reply) {
@@ -272,4 +430,41 @@ fn lines(text: &str, line: Option<u64>, limit: Option<u64>) -> String {
         .skip(number(line, 1).saturating_sub(1))
         .take(number(limit, usize::MAX))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn few_files_are_read_at_once_and_a_look_counts_until_its_answer_is_given() {
+        let bounds = Bounds::default();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let look = || {
+            let begun = begun.clone();
+            bounds.look(move || begun.fetch_add(1, Ordering::SeqCst))
+        };
+        let mut held = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            held.push(look().await.unwrap());
+        }
+        let mut next = Box::pin(look());
+        assert!(futures_util::poll!(&mut next).is_pending());
+        tokio::task::yield_now().await;
+        assert_eq!(begun.load(Ordering::SeqCst), MOST_LOOKS);
+        drop(held);
+        next.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn only_so_much_is_shown_at_once() {
+        let bounds = Bounds::default();
+        let room = bounds.room_for(usize::MAX).await;
+        let mut next = Box::pin(bounds.room_for(1));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        drop(room);
+        assert_eq!(next.await.bytes, 1);
+    }
 }

@@ -9,15 +9,15 @@ use std::{
 use lodge_tools::{OutputSink, ToolError, ToolUpdate, UserCommand};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
 use crate::session::Shared;
 
-/// So much of a command's output is kept, unless the program wants less.
+/// So much of the end of a command's output is kept, unless the program wants less.
 const MOST_OUTPUT: usize = 1 << 20;
 /// So many commands may run at once.
-const MOST_TERMINALS: usize = 32;
+pub(super) const MOST_TERMINALS: usize = 32;
 /// So much of the output of a released one is kept, for calls that refer to it.
 const RELEASED_OUTPUT: usize = 16 << 10;
 /// Of so many released ones.
@@ -28,25 +28,63 @@ pub(super) struct Terminal {
     command: UserCommand,
     output: Arc<Mutex<Output>>,
     exit: watch::Receiver<Option<i32>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// The place of one command among those that may run.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    printed: Arc<Notify>,
 }
 
 /// The end of what a command printed.
-#[derive(Default)]
 struct Output {
     text: String,
+    /// How many bytes it printed before that.
+    dropped: usize,
+    /// So much of the end the program gets.
     limit: usize,
-    truncated: bool,
 }
 
 impl Output {
+    fn new(limit: usize) -> Self {
+        Self {
+            text: String::new(),
+            dropped: 0,
+            limit,
+        }
+    }
+
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
-        if self.text.len() > self.limit {
-            let cut = self.text.ceil_char_boundary(self.text.len() - self.limit);
-            self.text.drain(..cut);
-            self.truncated = true;
+        // People may watch more than the program wants. Cut now and then: what is kept has to be moved for it.
+        let kept = self.limit.max(RELEASED_OUTPUT);
+        if self.text.len() > 2 * kept {
+            self.cut(kept);
         }
+    }
+
+    /// Drops all but the end.
+    fn cut(&mut self, kept: usize) {
+        let cut = self.end(kept);
+        self.text.drain(..cut);
+        self.dropped += cut;
+    }
+
+    /// Where the last so many bytes begin.
+    fn end(&self, bytes: usize) -> usize {
+        self.text.ceil_char_boundary(self.text.len().saturating_sub(bytes))
+    }
+
+    fn report(&self) -> (&str, bool) {
+        let start = self.end(self.limit);
+        (&self.text[start..], self.dropped + start > 0)
+    }
+
+    /// What was printed after so many bytes, as far as it is kept, and how many bytes there are now.
+    fn since(&self, bytes: usize) -> (String, usize) {
+        let new = self.text.get(bytes.saturating_sub(self.dropped)..);
+        (new.unwrap_or_default().to_owned(), self.dropped + self.text.len())
     }
 }
 
@@ -57,18 +95,17 @@ impl Terminal {
         line: &str,
         cwd: &Path,
         limit: Option<usize>,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Arc<Self>, ToolError> {
-        let output = Arc::new(Mutex::new(Output {
-            limit: limit.unwrap_or(MOST_OUTPUT).min(MOST_OUTPUT),
-            ..Output::default()
-        }));
-        let kept = output.clone();
+        let output = Arc::new(Mutex::new(Output::new(limit.unwrap_or(MOST_OUTPUT).min(MOST_OUTPUT))));
+        let (kept, printed) = (output.clone(), place.printed.clone());
         let sink = OutputSink::new(move |update| {
             if let ToolUpdate::Partial(text) = update {
                 kept.lock().push(&text);
+                printed.notify_one();
             }
         });
+        let sink = sink.taking_all();
         let command = shared.tool_state.run_for_user(line, cwd, MOST_OUTPUT, sink)?;
         let (ended, exit) = watch::channel(None);
         let terminal = Arc::new(Self {
@@ -92,7 +129,8 @@ impl Terminal {
             .borrow()
             .map_or(Value::Null, |code| json!({ "exitCode": code }));
         let output = self.output.lock();
-        json!({ "output": output.text, "truncated": output.truncated, "exitStatus": status })
+        let (text, is_truncated) = output.report();
+        json!({ "output": text, "truncated": is_truncated, "exitStatus": status })
     }
 
     /// How it ended, once it did.
@@ -112,6 +150,8 @@ pub(super) struct Terminals {
     /// The ends of what released ones printed, by their ids, oldest first.
     released: VecDeque<(String, String)>,
     places: Arc<Semaphore>,
+    /// One of them printed something.
+    pub(super) printed: Arc<Notify>,
 }
 
 impl Default for Terminals {
@@ -120,15 +160,20 @@ impl Default for Terminals {
             open: HashMap::new(),
             released: VecDeque::new(),
             places: Arc::new(Semaphore::new(MOST_TERMINALS)),
+            printed: Arc::default(),
         }
     }
 }
 
 impl Terminals {
     /// A place for one more.
-    pub(super) fn reserve(&self) -> Result<OwnedSemaphorePermit, String> {
-        let place = self.places.clone().try_acquire_owned();
-        place.map_err(|_| format!("{MOST_TERMINALS} terminals are open already; release some first."))
+    pub(super) fn reserve(&self) -> Result<Place, String> {
+        let permit = self.places.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| format!("{MOST_TERMINALS} terminals are open already; release some first."))?;
+        Ok(Place {
+            _permit: permit,
+            printed: self.printed.clone(),
+        })
     }
 
     /// Adds one under an id of its own.
@@ -140,7 +185,12 @@ impl Terminals {
         self.open.get(id)
     }
 
-    /// What one printed; of a released one, the end of it.
+    /// What one that runs printed after so many bytes, and how many bytes there are now.
+    pub(super) fn since(&self, id: &str, bytes: usize) -> Option<(String, usize)> {
+        self.open.get(id).map(|terminal| terminal.output.lock().since(bytes))
+    }
+
+    /// The end of what one printed.
     pub(super) fn output(&self, id: &str) -> Option<String> {
         let open = self.open.get(id).map(|terminal| terminal.output.lock().text.clone());
         let released = || self.released.iter().find(|(known, _)| known == id);
@@ -151,9 +201,8 @@ impl Terminals {
     pub(super) fn release(&mut self, id: &str) {
         let Some(terminal) = self.open.remove(id) else { return };
         terminal.kill();
-        let mut output = std::mem::take(&mut *terminal.output.lock());
-        output.limit = RELEASED_OUTPUT;
-        output.push("");
+        let mut output = std::mem::replace(&mut *terminal.output.lock(), Output::new(0));
+        output.cut(RELEASED_OUTPUT);
         output.text.shrink_to_fit();
         self.released.push_back((id.to_owned(), output.text));
         if self.released.len() > MOST_RELEASED {

@@ -41,7 +41,9 @@ async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcEr
     for command in session.session().commands().await {
         let (kind, wanted) = match command.source {
             CommandSource::Builtin => ("builtin", params.include_builtins),
-            CommandSource::File(_) | CommandSource::McpPrompt { .. } => ("skill", params.include_skills),
+            CommandSource::File(_) | CommandSource::McpPrompt { .. } | CommandSource::Agent => {
+                ("skill", params.include_skills)
+            }
             CommandSource::Client => ("client", params.include_client_commands),
         };
         if wanted == Some(false) {

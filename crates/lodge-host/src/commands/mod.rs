@@ -51,6 +51,8 @@ pub enum CommandSource {
     },
     /// A client that is attached runs it.
     Client,
+    /// The program that works for the session understands it.
+    Agent,
 }
 
 /// What became of a command.
@@ -134,7 +136,7 @@ pub(crate) fn split(message: &str) -> Option<(&str, &str)> {
 
 impl Session {
     /// The commands that can be given in this session, by name. Of two with the same name a client's wins, then a built-in
-    /// one.
+    /// one; one of another program's agent comes last.
     pub async fn commands(&self) -> Vec<CommandInfo> {
         let client = |command: lodge_events::CommandInfo| CommandInfo {
             name: command.name,
@@ -153,7 +155,15 @@ impl Session {
             .await
             .map_or_else(|_| Vec::new(), |found| found.all);
         let prompts = mcp_prompts::all(self.mcp());
-        sorted(clients.chain(builtin::all()).chain(found).chain(prompts))
+        let agent = self.agent().program_commands().unwrap_or_default().into_iter();
+        let agent = agent.map(|command| CommandInfo {
+            name: command.name,
+            description: command.description,
+            hint: command.hint,
+            while_busy: false,
+            source: CommandSource::Agent,
+        });
+        sorted(clients.chain(builtin::all()).chain(found).chain(prompts).chain(agent))
     }
 
     /// Gives a command. `None` when there is no such command.
@@ -190,6 +200,10 @@ impl Session {
             CommandSource::File(path) => path,
             CommandSource::McpPrompt { server, prompt } => {
                 return mcp_prompts::get(self.mcp(), &server, &prompt, input).await.map(Some);
+            }
+            CommandSource::Agent => {
+                let text = format!("/{} {}", command.name, input.trim()).trim_end().to_owned();
+                return Ok(Some(Invoked::Prompt { text, mode: None }));
             }
             CommandSource::Builtin | CommandSource::Client => return Ok(None),
         };
@@ -231,6 +245,8 @@ impl Session {
             }
             // Somebody speaks of a place on this machine, as in `/etc is a directory`.
             None if Path::new("/").join(name).exists() => for_agent(prompt),
+            // A program that has not named its commands knows whether it is one.
+            None if self.agent().program_commands().is_some_and(|named| named.is_empty()) => for_agent(prompt),
             // A model would make something of it, and nobody would notice the slip.
             None => Err(HostError::Invalid(format!(
                 "There is no command `/{name}`; `/help` lists all commands. To send this text to the model, begin it \

@@ -55,7 +55,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     let hides = |(source, rule): &&(Source, &Rule)| subject.hides_from(*source, rule, &rules.location);
     let unchecked: Vec<&(Source, &Rule)> = all.iter().filter(hides).collect();
     if !unchecked.is_empty() {
-        let why = Some(could_not_check(&unchecked));
+        let why = Some(could_not_check(request, &unchecked));
         let policy = unchecked.iter().any(|(source, _)| *source == Source::Managed);
         return if policy {
             Decision::AskByPolicy { why }
@@ -101,8 +101,8 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     allowing.answer(request).unwrap_or(Decision::Ask { why: None })
 }
 
-/// Names rules that cannot be applied to a command, for people.
-fn could_not_check(rules: &[&(Source, &Rule)]) -> String {
+/// Names rules that cannot be applied to a request, for people.
+fn could_not_check(request: &PermissionRequest, rules: &[&(Source, &Rule)]) -> String {
     let names: Vec<String> = rules
         .iter()
         .take(3)
@@ -112,8 +112,12 @@ fn could_not_check(rules: &[&(Source, &Rule)]) -> String {
         })
         .collect();
     let more = if rules.len() > names.len() { ", …" } else { "" };
+    let unknown = match is_in_own_words(request) {
+        true => "Only the agent's own words say what this request does.",
+        false => "What this command runs or reads is only known at run time.",
+    };
     format!(
-        "What this command runs or reads is only known at run time. These rules could not be checked: {}{more}.",
+        "{unknown} These rules could not be checked: {}{more}.",
         names.join(", ")
     )
 }
@@ -297,9 +301,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether it is a command that a rule against something cannot be applied to, because it may run or touch more than
-    /// can be seen.
+    /// Whether a rule against something cannot be applied to it, because it may run or touch more than can be seen.
     fn hides_from(&self, source: Source, rule: &Rule, base: &Path) -> bool {
+        // It may use any tool.
+        if is_in_own_words(self.request) {
+            return rule.effect != Effect::Allow;
+        }
         let finds = |glob: &str, access: &Option<Access>| *access != Some(Access::Write) && self.may_find(glob, base);
         let PermissionRequest::Shell(shell) = self.request else {
             // Tools that search leave out what files of rules deny (see `RuleSet::unsearchable`), and know no others.

@@ -11,6 +11,13 @@ pub(super) fn runs_download(commands: &[ShellCommand]) -> bool {
     runs(&["curl", "wget"]) && runs(&["sh", "bash", "zsh", "dash", "python3", "python", "node"])
 }
 
+/// Whether a command is not what it looks like: some characters change the direction of text or hide in it.
+pub(super) fn misleads(command: &str) -> bool {
+    let hides =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    command.contains(hides)
+}
+
 /// What is risky about a call of a program.
 pub(super) fn warning(command: &str) -> Option<&'static str> {
     let mut words = command.split_whitespace();

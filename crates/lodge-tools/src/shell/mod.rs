@@ -67,6 +67,13 @@ pub fn analyse(command: &str) -> Analysis {
     if danger::runs_download(&found.commands) {
         found.warning = Some("Runs what it downloads.".to_owned());
     }
+    if danger::misleads(command) {
+        let warning = "Contains characters that cannot be seen or that change the order of what you see.";
+        found.warning = Some(match found.warning.take() {
+            Some(other) => format!("{warning} {other}"),
+            None => warning.to_owned(),
+        });
+    }
     found
 }
 

@@ -15,7 +15,7 @@ use ahp::{
         state::Snapshot,
     },
 };
-use ahp_ws::{WebSocketTransport, WebSocketTransportError};
+use ahp_ws::WebSocketTransport;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
@@ -34,6 +34,9 @@ const TRY: Duration = Duration::from_secs(10);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 /// A connection without any response for this long counts as dead.
 const PING: Duration = Duration::from_secs(20);
+/// Longer messages end the connection. A whole session is longer than what the host sends of it at a time, so reconnecting would
+/// end at the same message if this were small.
+const LONGEST: usize = 256 << 20;
 /// After this many refusals in a row, the client gives up.
 const REFUSALS: u32 = 5;
 /// After this many failed starts, the client stops trying to start the host.
@@ -193,21 +196,24 @@ impl Drop for Link {
 #[error("{0}")]
 struct Refused(String);
 
+/// Limits of what the host sends.
+fn limits() -> tungstenite::protocol::WebSocketConfig {
+    tungstenite::protocol::WebSocketConfig::default()
+        .max_message_size(Some(LONGEST))
+        .max_frame_size(Some(LONGEST))
+}
+
 impl Link {
     /// Connects to the host, without sending anything.
     async fn open(place: &Place) -> Result<Self> {
         let (out, inbound) = mpsc::unbounded_channel();
         let client = match place.find()? {
             Address::Url(url) => {
-                let inner = WebSocketTransport::connect(&url).await.map_err(|error| {
-                    let host = url.split('?').next().unwrap_or_default();
-                    match error {
-                        WebSocketTransportError::WebSocket(error) => explain(error, host, shows_token(&url)),
-                        WebSocketTransportError::InvalidUrl(error) => {
-                            anyhow::Error::new(error).context(format!("{host:?} is not a URL"))
-                        }
-                    }
-                })?;
+                let host = url.split('?').next().unwrap_or_default();
+                let address: tungstenite::http::Uri = url.parse().with_context(|| format!("{host:?} is not a URL"))?;
+                let connected = tokio_tungstenite::connect_async_with_config(address, Some(limits()), false).await;
+                let (socket, _) = connected.map_err(|error| explain(error, host, shows_token(&url)))?;
+                let inner = WebSocketTransport::from_stream(socket);
                 Client::connect(Tap { inner, out }, ClientConfig::default()).await?
             }
             #[cfg(unix)]
@@ -216,7 +222,8 @@ impl Link {
                 let stream = tokio::net::UnixStream::connect(&path)
                     .await
                     .with_context(|| format!("No host answers at {shown}. Start one with `lodge`"))?;
-                let (socket, _) = tokio_tungstenite::client_async(format!("ws://localhost{request}"), stream)
+                let address = format!("ws://localhost{request}");
+                let (socket, _) = tokio_tungstenite::client_async_with_config(address, stream, Some(limits()))
                     .await
                     .map_err(|error| explain(error, &shown, shows_token(&request)))?;
                 let inner = UnixTransport(socket);

@@ -69,6 +69,32 @@ fn a_backup_beside_a_running_host_holds_everything_and_opens_elsewhere() {
 }
 
 #[test]
+fn a_backup_holds_what_links_of_the_home_lead_to_and_names_those_that_it_leaves_out() {
+    let home = Home::new();
+    let _ = home.run(["run", "say one"]).ok();
+    let dotfiles = home.work().join("dotfiles");
+    std::fs::create_dir(&dotfiles).unwrap();
+    std::fs::write(dotfiles.join("lodge.toml"), "# mine\n").unwrap();
+    for (target, link) in [
+        ("lodge.toml", "lodge.toml"),
+        ("", "skills"),
+        ("gone", "permissions.toml"),
+    ] {
+        std::os::unix::fs::symlink(dotfiles.join(target), home.path().join(link)).unwrap();
+    }
+    let file = home.work().join("b.tar.gz");
+    let made = home.run(["backup".as_ref(), file.as_os_str()]).ok().stdout();
+    assert!(made.contains("links are left out"), "{made}");
+    assert!(made.contains("skills") && made.contains("permissions.toml"), "{made}");
+    assert!(!made.contains("lodge.toml,"), "{made}");
+    let other = Home::new();
+    let _ = other.run(["restore".as_ref(), file.as_os_str()]).ok();
+    let restored = other.path().join("lodge.toml");
+    assert_eq!(std::fs::read_to_string(&restored).unwrap(), "# mine\n");
+    assert!(!restored.is_symlink());
+}
+
+#[test]
 fn a_restore_is_whole_or_nothing() {
     let home = Home::new();
     let _ = home.run(["run", "say one"]).ok();

@@ -123,6 +123,53 @@ fn another_agent_works_with_the_questions_the_files_and_the_log_of_this_host() {
 }
 
 #[test]
+fn the_commands_of_an_agent_are_listed_and_passed_on() {
+    let home = Home::new();
+    let named = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": {
+        "sessionUpdate": "available_commands_update", "availableCommands": [
+            { "name": "review", "description": "Reviews the changes", "input": { "hint": "[FILE]" } } ] } } });
+    let script = format!(
+        r#"say() {{ printf '%s\n' "$1"; }}
+read -r line; say '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":1}}}}'
+read -r line; say '{{"jsonrpc":"2.0","id":2,"result":{{"sessionId":"s"}}}}'
+say '{named}'
+id=2
+while read -r line; do
+printf '%s\n' "$line" >> prompts; id=$((id + 1))
+say '{{"jsonrpc":"2.0","id":'$id',"result":{{"stopReason":"end_turn"}}}}'
+done"#
+    );
+    configure(&home, &[("knows", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "knows");
+    // Nobody knows its commands before it was started, so it gets what may be one.
+    assert_eq!(editor.stops(&session, "/init now"), "end_turn");
+    editor.until("its commands", |update| {
+        update["sessionUpdate"] == "available_commands_update" && update.to_string().contains("Reviews the changes")
+    });
+    assert_eq!(editor.stops(&session, "/review a.rs"), "end_turn");
+    let prompt = editor.prompt(&session, "/reviwe a.rs");
+    let error = editor.wait(prompt).unwrap_err();
+    let why = error["message"].as_str().unwrap();
+    assert!(why.contains("There is no command `/reviwe`"), "{why}");
+    let prompts = std::fs::read_to_string(home.work().join("prompts")).unwrap();
+    let prompts: Vec<Value> = prompts
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let texts: Vec<&Value> = prompts
+        .iter()
+        .map(|line| &line["params"]["prompt"][0]["text"])
+        .collect();
+    assert_eq!(texts, ["/init now", "/review a.rs"]);
+    // Another model has other commands.
+    let other = editor.new_session();
+    let prompt = editor.prompt(&other, "/review");
+    assert!(editor.wait(prompt).is_err());
+}
+
+#[test]
 fn an_agent_that_only_loads_its_conversation_goes_on_with_it_and_what_it_repeats_is_not_recorded() {
     let home = Home::new();
     let below = home.work().join("below");
@@ -227,6 +274,61 @@ async fn agents_are_in_the_lists_of_models_of_every_face_without_numbers_that_no
     let printed = host.home.run(["models"]).ok().stdout();
     let line = printed.lines().find(|line| line.contains("helper")).unwrap();
     assert!(!line.contains("tokens"), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_of_an_agent_are_answered_by_an_app_and_by_an_ahp_client() {
+    let execute =
+        |id: &str, command: &str| json!({ "toolCallId": id, "kind": "execute", "rawInput": { "command": command } });
+    let steps = permission(10, execute("a", "touch one")) + &permission(11, execute("b", "touch two"));
+    let script = format!("{GREETING}{steps}{END}");
+    let home = Home::new();
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let host = Host::start_in(home, "");
+    let mut sdk = Sdk::connect(&host);
+    let new = json!({ "model": "sly", "workingDirectory": host.home.work(), "requestPermission": true });
+    let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
+    let mut ahp = Client::connect(&host.ahp_url(), "test").await;
+    let channel = format!("lodge:/{}", session.as_str().unwrap());
+    let chat = ahp.subscribe(&channel).await["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    ahp.subscribe(&chat).await;
+    ahp.accepted(&chat, crate::accepted::turn("m1", "go")).await;
+    let asked = loop {
+        let message = sdk.waiting.pop_front().unwrap_or_else(|| sdk.next());
+        let event = &message["params"]["event"];
+        if event["type"] == "permission.requested" {
+            break event["data"].clone();
+        }
+    };
+    assert!(asked.to_string().contains("touch one"), "{asked}");
+    let yes = json!({ "sessionId": session, "requestId": asked["requestId"], "result": { "kind": "approve-once" } });
+    let answered = sdk
+        .call("session.permissions.handlePendingPermissionRequest", yes)
+        .unwrap();
+    assert_eq!(answered["success"], true);
+    let ready = ahp
+        .until(|message| {
+            let action = &message["params"]["action"];
+            action["type"] == "chat/toolCallReady" && action.to_string().contains("touch two")
+        })
+        .await;
+    let call = &ready["params"]["action"]["toolCallId"];
+    let yes = json!({ "type": "chat/toolCallConfirmed", "turnId": "m1", "toolCallId": call, "approved": true });
+    ahp.accepted(&chat, yes).await;
+    ahp.ends("m1").await;
+    let answers = std::fs::read_to_string(host.home.work().join("answers")).unwrap();
+    assert_eq!(answers.matches("\"y\"").count(), 2, "{answers}");
+    let log = log_of(&host.home, session.as_str().unwrap());
+    let by: Vec<&Value> = log
+        .iter()
+        .filter(|event| event["type"] == "lodge.answered")
+        .map(|event| &event["data"]["by"])
+        .collect();
+    assert_eq!(by.len(), 2, "{by:?}");
+    assert_ne!(by[0], by[1], "each was answered by another client");
 }
 
 #[test]
@@ -458,6 +560,14 @@ for n in 1 2 3 4 5 6 7; do
 printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
 printf '"toolCallId":"%s%s","status":"completed"}}}\n' "$n" "$big"
 done; sleep 100"#;
+    let busy = r#"for n in $(seq 10001); do
+say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"'$n'","status":"completed"}}}'
+done; sleep 100"#;
+    let writes = r#"big=$(head -c 500000 /dev/zero | tr '\0' x)
+for n in $(seq 140); do
+printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
+printf '"toolCallId":"%s","status":"completed","rawOutput":"%s"}}}\n' "$n" "$big"
+done; sleep 100"#;
     let faults: &[(&str, &str, &str)] = &[
         ("crash", "echo boom >&2; exit 3", "code 3; its last output: boom"),
         (
@@ -474,6 +584,8 @@ done; sleep 100"#;
         ),
         ("hoards", hoards, "bytes in its calls"),
         ("labels", labels, "bytes in its calls"),
+        ("busy", busy, "more than 10000 calls"),
+        ("writes", writes, "bytes to the log"),
         ("lies", &lies, ""),
     ];
     let scripts: Vec<String> = faults

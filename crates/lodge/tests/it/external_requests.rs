@@ -70,10 +70,12 @@ impl Row {
     }
 }
 
-/// Everything about it is shown, and no rule allows it.
-const UNCLEAR: [Outcome; 4] = [Whole, Whole, Whole, Allowed];
+/// Everything about it is shown, and no rule allows it. Rules that deny cannot be checked against it, so no mode allows it.
+const UNCLEAR: [Outcome; 4] = [Whole, Whole, Whole, Whole];
 /// A command or an address that is asked about unless a rule allows it.
 const COMMAND: [Outcome; 4] = [Asked, Asked, Allowed, Allowed];
+/// A command whose parts rules cannot be applied to, where there are rules that deny.
+const ASKED: [Outcome; 4] = [Asked, Asked, Asked, Asked];
 /// A file of the session that is read.
 const READ: [Outcome; 4] = [Allowed, Allowed, Allowed, Allowed];
 /// A file of the session that is written.
@@ -124,6 +126,66 @@ fn rows(home: &Home) -> Vec<Row> {
             execute(json!({ "command": "touch x", "commands": ["touch x"], "run_in_background": true, "env": {} })),
             COMMAND,
             &["touch x"],
+        ),
+        row(
+            "a command as Codex sends it",
+            execute(
+                json!({ "call_id": "its id", "turn_id": "019a-7f3e", "command": ["touch", "x y"], "cwd": place("."),
+                "reason": "because", "parsed_cmd": [{ "type": "unknown", "cmd": "x y", "path": null }] }),
+            ),
+            COMMAND,
+            &["touch 'x y'"],
+        ),
+        row(
+            "a script as Codex sends it",
+            execute(
+                json!({ "call_id": "its id", "command": ["bash", "-lc", "touch x && touch y"],
+                "parsed_cmd": [{ "type": "unknown", "cmd": "touch x" }, { "type": "unknown", "cmd": "touch y" }] }),
+            ),
+            ASKED,
+            &["bash -lc 'touch x && touch y'"],
+        ),
+        row(
+            "a reading that is not the command",
+            execute(json!({ "command": ["touch", "x"], "parsed_cmd": [{ "type": "unknown", "cmd": "rm -r x" }] })),
+            UNCLEAR,
+            &["rm -r x"],
+        ),
+        row(
+            "a reading with a number",
+            execute(json!({ "command": ["touch", "x"], "parsed_cmd": [{ "type": "unknown", "mode": 777 }] })),
+            UNCLEAR,
+            &["777"],
+        ),
+        row(
+            "the id of another call",
+            execute(json!({ "command": ["touch", "x"], "call_id": "rm -r x" })),
+            UNCLEAR,
+            &["rm -r x"],
+        ),
+        row(
+            "a turn with words",
+            execute(json!({ "command": ["touch", "x"], "turn_id": "rm -r x" })),
+            UNCLEAR,
+            &["rm -r x"],
+        ),
+        row(
+            "words that are no texts",
+            execute(json!({ "command": ["kill", -9, 4711] })),
+            UNCLEAR,
+            &["4711"],
+        ),
+        row(
+            "words and a line",
+            execute(json!({ "command": ["touch", "x"], "cmd": "rm -r x" })),
+            UNCLEAR,
+            &["rm -r x"],
+        ),
+        row(
+            "a denied file of a command in words",
+            execute(json!({ "command": ["cat", format!("{own}/denied/key")], "mode": 1 })),
+            DENIED,
+            &["denied/key"],
         ),
         row(
             "a command in a directory",
@@ -409,6 +471,9 @@ fn rows(home: &Home) -> Vec<Row> {
     ];
     for (at, row) in rows.iter_mut().enumerate() {
         row.call["toolCallId"] = json!(format!("c{at}"));
+        if row.call["rawInput"]["call_id"] == "its id" {
+            row.call["rawInput"]["call_id"] = row.call["toolCallId"].clone();
+        }
     }
     rows
 }

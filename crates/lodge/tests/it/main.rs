@@ -20,6 +20,7 @@ mod doctor;
 mod door;
 mod external;
 mod external_lies;
+mod external_limits;
 mod external_requests;
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -29,6 +30,7 @@ mod habits;
 mod hands;
 mod health;
 mod history;
+mod install;
 mod jail;
 mod join;
 mod kept;

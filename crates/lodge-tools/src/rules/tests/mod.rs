@@ -796,6 +796,51 @@ fn nothing_is_written_unasked_where_a_client_says_that_files_start_programs() {
 }
 
 #[test]
+fn what_only_an_agent_describes_is_asked_about_if_a_rule_may_be_against_it() {
+    let bench = bench();
+    let tool = lodge_events::CustomToolPermission {
+        tool_name: agent_request("sly"),
+        ..Default::default()
+    };
+    let request = PermissionRequest::from(tool);
+    let subjects = || {
+        [
+            RuleSubject::Path {
+                glob: "**/secret".into(),
+                access: None,
+            },
+            RuleSubject::Command("rm".into()),
+            RuleSubject::Url("https://a.example/*".into()),
+            RuleSubject::Tool("write".into()),
+        ]
+    };
+    let rules = RuleSet::new(Policy::of(Mode::ApproveAll));
+    let decision = decide(&request, &rules, &bench.place);
+    assert!(matches!(decision, Decision::Allow { .. }), "{decision:?}");
+    for (what, effect) in subjects()
+        .into_iter()
+        .zip([Effect::Deny, Effect::Ask, Effect::Deny, Effect::Ask])
+    {
+        let mut rules = RuleSet::new(Policy::of(Mode::ApproveAll));
+        let rule = Rule { what, effect };
+        rules.add(Source::User, rule.clone());
+        let Decision::Ask { why: Some(why) } = decide(&request, &rules, &bench.place) else {
+            panic!("{rule:?}")
+        };
+        assert!(why.contains("Only the agent's own words"), "{why}");
+        let mut place = bench.place.clone();
+        place.managed = vec![rule.clone()];
+        let rules = RuleSet::new(Policy::of(Mode::ApproveAll));
+        let decision = decide(&request, &rules, &place);
+        assert!(
+            matches!(decision, Decision::AskByPolicy { .. }),
+            "{rule:?}: {decision:?}"
+        );
+        assert!(governs(&request, &rules, &place), "{rule:?}");
+    }
+}
+
+#[test]
 fn no_rule_allows_what_only_an_agent_describes() {
     let bench = bench();
     let request = |tool: String| {
