@@ -488,6 +488,13 @@ impl App {
         self.composer.insert(&format!("{token} "));
         self.attachments.push((token, attachment));
         self.changed = true;
+        let answers = self.model.as_deref().or(self.mirror.model());
+        let mut models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
+        let answering = models.find(|model| Some(model.id.as_str()) == answers);
+        if let Some(model) = answering.filter(|model| model.supports_vision == Some(false)) {
+            let why = format!("{} takes no images and will not see {label}. Alt-M chooses another model.", model.id);
+            self.complain(&why);
+        }
     }
 
     /// Puts a text into the editor, as if typed.

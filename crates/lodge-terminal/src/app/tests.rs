@@ -12,7 +12,7 @@ fn mirror(turns: Value) -> Mirror {
     let root: RootState = serde_json::from_value(json!({
         "agents": [{ "provider": "lodge", "displayName": "Lodge", "description": "", "models": [
             { "id": "m-1", "provider": "x", "name": "M", "maxContextWindow": 100_000 },
-            { "id": "m-2", "provider": "x", "name": "N" },
+            { "id": "m-2", "provider": "x", "name": "N", "supportsVision": false },
         ] }],
     }))
     .unwrap();
@@ -646,4 +646,22 @@ fn a_list_of_sessions_that_comes_late_does_not_open_the_picker_again() {
     assert!(matches!(app.effects.pop(), Some(Effect::Open(None, uri)) if uri == "lodge:/other"));
     app.listed(None, summary);
     assert!(!app.shows_sessions());
+}
+
+#[test]
+fn whoever_attaches_an_image_hears_at_once_that_the_model_takes_none() {
+    let image = || -> MessageAttachment {
+        serde_json::from_value(json!({
+            "type": "embeddedResource", "label": "pic.png", "data": "", "contentType": "image/png",
+        }))
+        .unwrap()
+    };
+    for (model, told) in [("m-1", false), ("m-2", true), ("unknown", false)] {
+        let mut app = app(json!([]));
+        app.model = Some(model.into());
+        app.attached("pic.png", image());
+        let shown = screen(&mut app, 100, 20);
+        assert!(shown.contains("[pic.png]"), "{model}: {shown}");
+        assert_eq!(shown.contains("m-2 takes no images"), told, "{model}: {shown}");
+    }
 }
