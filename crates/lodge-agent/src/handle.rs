@@ -542,8 +542,8 @@ impl Agent {
 
     /// The instructions of files that are read into the system prompt.
     pub async fn instructions(&self) -> Vec<Instruction> {
-        let settings = self.shared.settings();
-        let read = move || settings.instructions(GitContext::of(&settings.cwd).root.as_deref());
+        let shared = self.shared.clone();
+        let read = move || shared.instructions(GitContext::of(&shared.settings().cwd).root.as_deref());
         tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 

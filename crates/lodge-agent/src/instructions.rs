@@ -5,13 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::settings::Settings;
+use crate::{session::Shared, settings::Settings};
 
 /// Longer instructions than this are cut: they are sent with every call.
 const LONGEST: usize = 64 * 1024;
 
 /// Files that hold instructions for the directory they are in.
 const FILES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"];
+
+/// A file with more than this is not read, in bytes.
+const LONGEST_FILE: u64 = 1 << 20;
+/// When so much was found, in bytes, no more is read.
+const ENOUGH: usize = 4 << 20;
+/// The most files of a directory that are read.
+const MOST: usize = 256;
 
 /// Where a directory may hold more of them, one per file.
 const DIRECTORY: &str = ".github/instructions";
@@ -30,7 +37,8 @@ pub struct Instruction {
 }
 
 /// Instructions from the repository's root down to the working directory, those in `.github/instructions` of the root,
-/// and those of further directories. What two files say is told once.
+/// and those of further directories. What two files say is told once. Only regular files beneath those directories count: they may be
+/// anybody's, and what they say is sent to the model.
 pub fn instructions(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> Vec<Instruction> {
     let root = git_root.map_or(cwd, Path::new);
     let mut directories: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
@@ -46,6 +54,15 @@ pub fn instructions(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> 
         add(&mut found, directory, true, files.chain(in_directory(directory)));
     }
     found
+}
+
+impl Shared {
+    /// What is read into the system prompt: no file that rules hide, or deny to be read. Reads files.
+    pub(crate) fn instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
+        let mut found = self.settings().instructions(git_root);
+        found.retain(|found| !self.hides(&found.path));
+        found
+    }
 }
 
 impl Settings {
@@ -65,8 +82,8 @@ impl Settings {
         found
     }
 
-    /// What is read into the system prompt. Reads files.
-    pub fn instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
+    /// What is switched on of it. Reads files.
+    fn instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
         let mut found = self.found_instructions(git_root);
         found.retain(|found| !self.customization.disabled_instructions.contains(&found.path));
         found
@@ -91,6 +108,7 @@ fn files_of(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(fits)
+        .take(MOST)
         .collect();
     files.sort();
     files
@@ -98,9 +116,12 @@ fn files_of(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
 
 fn add(found: &mut Vec<Instruction>, root: &Path, at_root: bool, files: impl IntoIterator<Item = PathBuf>) {
     for path in files {
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            continue;
-        };
+        let text = path
+            .strip_prefix(root)
+            .ok()
+            .filter(|_| found.iter().map(|known| known.content.len()).sum::<usize>() < ENOUGH)
+            .and_then(|name| lodge_files::text_in_folder(root, name, LONGEST_FILE).ok());
+        let Some(text) = text else { continue };
         let content = text.trim();
         if content.is_empty() || found.iter().any(|known| known.content.contains(content)) {
             continue;
@@ -135,6 +156,30 @@ pub(crate) fn text(instructions: &[Instruction]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instructions_are_regular_files_of_their_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("cloned");
+        std::fs::create_dir_all(root.join(".github/instructions")).unwrap();
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(dir.path().join("secret"), "outside").unwrap();
+        for (target, name) in [
+            ("/proc/self/environ", "AGENTS.md"),
+            ("../secret", "CLAUDE.md"),
+            ("/dev/zero", ".github/copilot-instructions.md"),
+            ("../../../secret", ".github/instructions/a.instructions.md"),
+            ("../shared.md", "sub/AGENTS.md"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("shared.md"), "shared rules").unwrap();
+        let long = "x".repeat(LONGEST_FILE as usize + 1);
+        std::fs::write(root.join("sub/CLAUDE.md"), long).unwrap();
+        let found = instructions(&root.join("sub"), root.to_str(), &[]);
+        let found: Vec<&str> = found.iter().map(|found| found.content.as_str()).collect();
+        assert_eq!(found, ["shared rules"]);
+    }
 
     #[test]
     fn instructions_are_read_from_the_root_down_and_never_twice() {

@@ -2,6 +2,8 @@
 
 mod recorded;
 
+use std::path::Path;
+
 use lodge_events::{
     AnsweredBy, AskedKind, LodgeAnswered, ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested,
     PermissionResult, PermissionResultKind, ReadPermission, SessionManagedSettingsEnforced,
@@ -250,6 +252,21 @@ impl Shared {
         };
         match self.decide(&read.into()) {
             Decision::Deny { kind, .. } => kind == PermissionResultKind::DeniedByContentExclusion,
+            _ => false,
+        }
+    }
+
+    /// Whether rules keep what is in a file from the model: they hide it from every tool, or deny reading it.
+    pub(crate) fn hides(&self, path: &Path) -> bool {
+        let read = ReadPermission {
+            path: path.to_string_lossy().into_owned(),
+            ..ReadPermission::default()
+        };
+        match self.decide(&read.into()) {
+            Decision::Deny { kind, rule, .. } => {
+                let of_path = rule.is_some_and(|rule| matches!(rule.kind.as_str(), "read" | "path"));
+                of_path || kind == PermissionResultKind::DeniedByContentExclusion
+            }
             _ => false,
         }
     }

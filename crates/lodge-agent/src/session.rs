@@ -10,7 +10,7 @@ use lodge_events::SessionContextChanged;
 use lodge_log::LogError;
 use lodge_models::ToolSpec;
 use lodge_tools::{
-    SessionTools, Tool,
+    GitFiles, SessionTools, Tool,
     changes::{Cause, Changes, Looked, Touches},
 };
 use lodge_trust::Store;
@@ -347,11 +347,8 @@ impl GitContext {
         let Some(root) = cwd.ancestors().find(|dir| dir.join(".git").exists()) else {
             return Self::default();
         };
-        let git = git_dir(&root.join(".git"));
-        let head = std::fs::read_to_string(git.join("HEAD")).unwrap_or_default();
-        let common =
-            std::fs::read_to_string(git.join("commondir")).map_or(git.clone(), |common| git.join(common.trim()));
-        let config = std::fs::read_to_string(common.join("config")).unwrap_or_default();
+        let git = GitFiles::of(root);
+        let (head, config) = (git.head(), git.config());
         Self {
             root: Some(root.to_string_lossy().into_owned()),
             repository: config
@@ -359,17 +356,6 @@ impl GitContext {
                 .find_map(|line| repository(line.trim().strip_prefix("url = ")?)),
             branch: head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned),
         }
-    }
-}
-
-/// `.git` is a directory, or in worktrees and submodules a file that names one.
-fn git_dir(dot_git: &Path) -> PathBuf {
-    match std::fs::read_to_string(dot_git) {
-        Ok(text) => match text.trim().strip_prefix("gitdir: ") {
-            Some(dir) => dot_git.parent().unwrap_or(Path::new("/")).join(dir),
-            None => dot_git.to_owned(),
-        },
-        Err(_) => dot_git.to_owned(),
     }
 }
 

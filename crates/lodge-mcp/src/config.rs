@@ -120,7 +120,7 @@ impl ServerConfig {
         let remote = |written: &Written| {
             let url = written.url.clone().ok_or("An HTTP or SSE server needs a `url`.")?;
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(format!("`{url}` is not a URL that begins with http:// or https://."));
+                return Err("The value of `url` is not a URL that begins with http:// or https://.".to_owned());
             }
             Ok(Remote {
                 url,

@@ -32,9 +32,9 @@ pub fn of_user(home: &Path) -> Vec<Configured> {
 pub fn of_project(folder: &Path, gate: &Gate) -> Vec<Configured> {
     let expand = expander(FOLDER, folder);
     let admit = |server: Startable<Value>| {
-        let server = server.try_map(|value| config(value, &expand))?;
-        let admitted = gate.admit(server);
-        admitted.map_err(|why| format!("Not started: {why}"))
+        // Nothing that nobody accepted learns what a variable holds.
+        let admitted = gate.admit(server).map_err(|why| format!("Not started: {why}"))?;
+        admitted.try_map(|value| config(&value, &expand))
     };
     let servers = brought_by(folder).into_iter().map(|(name, server)| Configured {
         name,
@@ -150,14 +150,19 @@ fn entries(
         .map(|(name, value)| Configured {
             name,
             source,
-            config: config(value, expand).map(admit),
+            config: config(&value, expand).map(admit),
         })
         .collect()
 }
 
-fn config(mut value: Value, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerConfig, String> {
-    expand_all(&mut value, expand)?;
-    ServerConfig::read(&value)
+/// Reads a server with its variables replaced. An error quotes what is written there, never what a variable holds.
+fn config(value: &Value, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerConfig, String> {
+    let mut expanded = value.clone();
+    expand_all(&mut expanded, expand)?;
+    ServerConfig::read(&expanded).map_err(|_| match ServerConfig::read(value) {
+        Err(why) => why,
+        Ok(_) => "A value is not valid once its variables are replaced.".to_owned(),
+    })
 }
 
 /// The entries of a file, as they are written; none when there is no file.
@@ -183,14 +188,11 @@ fn servers_in(mut whole: Map<String, Value>) -> Result<Map<String, Value>, Strin
 }
 
 fn read_whole(file: &Path) -> Result<Map<String, Value>, String> {
-    match fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
-        Err(error) => return Err(error.to_string()),
-        Ok(about) if !about.is_file() => return Err("it is not a file".into()),
-        Ok(about) if about.len() > FILE_BYTES => return Err("it is too large".into()),
-        Ok(_) => {}
+    match lodge_files::read_regular(file, FILE_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Map::new()),
+        Err(error) => Err(error.to_string()),
+        Ok(text) => parse(&String::from_utf8(text).map_err(|_| "it is not text".to_owned())?),
     }
-    parse(&fs::read_to_string(file).map_err(|error| error.to_string())?)
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {
@@ -440,6 +442,23 @@ mod tests {
         let store = lodge_trust::Store::at(&dir.path().join("home"));
         for server in of_project(dir.path(), &Gate::of(&store)) {
             assert!(server.config.is_err(), "this folder is not trusted: {}", server.name);
+        }
+    }
+
+    #[test]
+    fn what_variables_hold_is_in_no_error() {
+        let dir = tempfile::tempdir().expect("a place");
+        let home = std::env::var("HOME").expect("there is a home");
+        let servers = r#"{"servers": {"a": {"type": "${HOME}"}, "b": {"url": "${HOME}"}, "c": {"command": "x", "timeout": "$HOME"},
+            "d": {"command": "x", "args": "${HOME}"}, "e": {"command": "${HOME}"}}}"#;
+        fs::write(dir.path().join(".mcp.json"), servers).expect("written");
+        let store = lodge_trust::Store::at(&dir.path().join("home"));
+        for (gate, usable) in [(Gate::vouched_for(), 1), (Gate::of(&store), 0)] {
+            let found = of_project(dir.path(), &gate);
+            assert_eq!(found.iter().filter(|server| server.config.is_ok()).count(), usable);
+            for error in found.into_iter().filter_map(|server| server.config.err()) {
+                assert!(!error.contains(&home), "{error}");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{Todo, TodoDependency, Todos};
+use crate::{Todo, TodoDependency, Todos, scratch::PRAGMAS};
 
 /// How a statement is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,29 +70,83 @@ impl dyn Database {
 
 /// The statements of a script, without what separates them.
 pub(crate) fn statements(script: &str) -> Vec<&str> {
+    let mut found = split(script, inside_trigger);
+    found.retain(|statement| verb(statement).is_some());
+    found.into_iter().map(str::trim).collect()
+}
+
+/// What is between the semicolons of a script. Those that `belongs` says yes to, after this much of a part, separate nothing.
+fn split(script: &str, belongs: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut found = Vec::new();
     let (mut start, mut rest) = (0, script);
     let at = |rest: &str| script.len() - rest.len();
     while let Some(first) = rest.chars().next() {
-        let skip = |close: &str| rest[1..].find(close).map_or(rest.len(), |end| 1 + end + close.len());
+        let after = |open: usize, close: &str| {
+            let end = rest.get(open..).and_then(|rest| rest.find(close));
+            end.map_or(rest.len(), |end| open + end + close.len())
+        };
         let length = match first {
-            '\'' => skip("'"),
-            '"' => skip("\""),
-            '`' => skip("`"),
-            '[' => skip("]"),
-            '-' if rest.starts_with("--") => skip("\n"),
-            '/' if rest.starts_with("/*") => skip("*/"),
+            '\'' => after(1, "'"),
+            '"' => after(1, "\""),
+            '`' => after(1, "`"),
+            '[' => after(1, "]"),
+            '-' if rest.starts_with("--") => after(2, "\n"),
+            '/' if rest.starts_with("/*") => after(2, "*/"),
             _ => first.len_utf8(),
         };
-        if first == ';' && !inside_trigger(&script[start..at(rest)]) {
+        if first == ';' && !belongs(&script[start..at(rest)]) {
             found.push(&script[start..at(rest)]);
             start = at(rest) + 1;
         }
         rest = &rest[length..];
     }
     found.push(&script[start..]);
-    found.retain(|statement| verb(statement).is_some());
-    found.into_iter().map(str::trim).collect()
+    found
+}
+
+/// What a statement may begin with. None of these reaches another file, or a setting.
+const VERBS: &[&str] = &[
+    "SELECT",
+    "VALUES",
+    "WITH",
+    "EXPLAIN",
+    "INSERT",
+    "REPLACE",
+    "UPDATE",
+    "DELETE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "BEGIN",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "RELEASE",
+    "ANALYZE",
+    "REINDEX",
+];
+/// What the statements of a trigger may begin with, and its end.
+const VERBS_OF_TRIGGERS: &[&str] = &["SELECT", "INSERT", "REPLACE", "UPDATE", "DELETE", "END"];
+
+/// Whether a statement is one of those that are known to stay in the database. A client may run more than one statement of a text,
+/// and may see its semicolons otherwise, so every part of it counts.
+pub(crate) fn is_confined(statement: &str) -> bool {
+    split(statement, |_| false)
+        .into_iter()
+        .enumerate()
+        .all(|(index, part)| {
+            let mut words = crate::tools::sql_words(part);
+            let first = words.next();
+            match (index, first.as_deref()) {
+                (0, Some("PRAGMA")) => words
+                    .next()
+                    .is_some_and(|name| PRAGMAS.iter().any(|known| name.eq_ignore_ascii_case(known))),
+                (0, Some(verb)) => VERBS.contains(&verb),
+                (_, Some(verb)) => VERBS_OF_TRIGGERS.contains(&verb),
+                (_, None) => part.trim().is_empty(),
+            }
+        })
 }
 
 /// Whether this much of a statement is the beginning of a trigger whose body goes on.
@@ -148,6 +202,35 @@ mod tests {
             ),
         ] {
             assert_eq!(statements(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn only_statements_that_stay_in_the_database_are_sent() {
+        for statement in [
+            "select 1",
+            "/* x */ WITH a AS (SELECT 1) DELETE FROM b",
+            "PRAGMA table_info(todos)",
+            "SELECT 'x; ATTACH y'",
+            "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE a SET x = CASE WHEN 1 THEN 2 END; END",
+        ] {
+            assert!(is_confined(statement), "{statement}");
+        }
+        for statement in [
+            "ATTACH 'x' AS y",
+            "\u{feff}ATTACH 'x' AS y",
+            ";ATTACH 'x' AS y",
+            "/*/ */ ATTACH 'x' AS y",
+            "VACUUM INTO 'x'",
+            "DETACH y",
+            "PRAGMA journal_mode = off",
+            "PRAGMA main.journal_mode = off",
+            "NEWVERB x",
+            "CREATE TABLE trigger (\"BEGIN\"); ATTACH 'x' AS y",
+            "CREATE TRIGGER begin AFTER INSERT ON t BEGIN SELECT 1; END; ATTACH 'x' AS y",
+            "CREATE TRIGGER begin AFTER INSERT ON t BEGIN SELECT 1; END; \u{feff}ATTACH 'x' AS y",
+        ] {
+            assert!(!is_confined(statement), "{statement}");
         }
     }
 

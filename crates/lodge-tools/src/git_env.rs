@@ -11,6 +11,8 @@ use std::{
     sync::OnceLock,
 };
 
+use crate::git_files::GitFiles;
+
 /// The first git that takes configuration from `GIT_CONFIG_COUNT`. An older one would ignore what is switched off here.
 const OLDEST: (u32, u32) = (2, 31);
 /// A configuration with more than this is not read, and git is not run.
@@ -259,8 +261,7 @@ fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> 
     let (Some((_, _, named)), Some(root)) = (moved, root) else {
         return Ok(());
     };
-    let file = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
-    let git_dir = root.join(file.strip_prefix("gitdir:").map_or(".git", str::trim));
+    let git_dir = GitFiles::of(root).dir().to_owned();
     // A linked worktree does not obey what was written for the main one.
     if git_dir.join("commondir").exists() {
         return Ok(());

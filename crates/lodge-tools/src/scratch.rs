@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{
+    Connection,
+    hooks::{AuthAction, AuthContext, Authorization},
+    limits::Limit,
+};
 use serde::Serialize;
 
 use crate::SessionTools;
@@ -86,6 +90,42 @@ CREATE TABLE IF NOT EXISTS todo_deps (
     PRIMARY KEY (todo_id, depends_on)
 );";
 
+/// PRAGMAs that only describe tables.
+pub(crate) const PRAGMAS: [&str; 5] = [
+    "table_info",
+    "table_list",
+    "index_list",
+    "index_info",
+    "foreign_key_list",
+];
+/// PRAGMAs that the tables of a full-text search read by themselves.
+const READ_BY_SEARCHES: [&str; 2] = ["page_size", "data_version"];
+
+/// Keeps a connection to its one file, whatever it is asked: SQLite itself refuses everything that reaches another file, loads
+/// code or changes a setting. A check of the statement's text would have to read SQL exactly as SQLite does.
+fn confine(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.authorizer(Some(|context: AuthContext<'_>| {
+        let is_one_of = |name: &str, known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let allowed = match context.action {
+            AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Unknown { .. } => false,
+            AuthAction::Pragma {
+                pragma_name,
+                pragma_value,
+            } => {
+                is_one_of(pragma_name, &PRAGMAS)
+                    || (pragma_value.is_none() && is_one_of(pragma_name, &READ_BY_SEARCHES))
+            }
+            AuthAction::Function { function_name } => !is_one_of(function_name, &["load_extension"]),
+            _ => true,
+        };
+        match allowed {
+            true => Authorization::Allow,
+            false => Authorization::Deny,
+        }
+    }))
+}
+
 impl Scratch {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self {
@@ -104,10 +144,11 @@ impl Scratch {
             if let Some(dir) = self.path.parent() {
                 let _ = crate::spill::make_private_dir(dir);
             }
-            let connection = Connection::open(&self.path)?;
+            let mut connection = Connection::open(&self.path)?;
             connection.busy_timeout(std::time::Duration::from_secs(5))?;
             connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
             connection.execute_batch(SCHEMA)?;
+            confine(&mut connection)?;
             *slot = Some(connection);
         }
         match slot.as_ref() {

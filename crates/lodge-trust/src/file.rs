@@ -1,8 +1,7 @@
 //! Files of a folder, with fingerprints of exactly the bytes that were read.
 
 use std::{
-    fs,
-    io::{self, Read as _},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -50,7 +49,7 @@ pub struct FolderFile {
 impl FolderFile {
     /// Reads a file of a folder; nothing where there is none. `name` is relative to the folder.
     pub fn read(folder: &Path, name: impl AsRef<Path>, most_bytes: u64) -> Result<Option<Self>, String> {
-        let bytes = match read(&folder.join(&name), most_bytes) {
+        let bytes = match lodge_files::read_in_folder(folder, &name, most_bytes) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -75,7 +74,9 @@ impl FolderFile {
         found.sort();
         let too_many = found.len() > MOST_BESIDE;
         for path in found.into_iter().take(MOST_BESIDE) {
-            let contents = read(&path, LONGEST_BESIDE).ok().filter(|_| !too_many);
+            let contents = lodge_files::read_regular(&path, LONGEST_BESIDE)
+                .ok()
+                .filter(|_| !too_many);
             self.fingerprints.push(Fingerprint::new(path, contents.as_deref()));
         }
         self
@@ -95,18 +96,6 @@ impl FolderFile {
             },
             what,
         )
-    }
-}
-
-fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(most_bytes + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > most_bytes {
-        true => Err(io::Error::other("it is too large")),
-        false => Ok(bytes),
     }
 }
 

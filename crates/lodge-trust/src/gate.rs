@@ -52,14 +52,6 @@ impl<T> Startable<T> {
         &self.what
     }
 
-    /// Reads more from it.
-    pub fn try_map<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Startable<U>, E> {
-        Ok(Startable {
-            what: read(self.what)?,
-            origin: self.origin,
-        })
-    }
-
     /// A part of it.
     pub fn part<U>(&self, what: U) -> Startable<U> {
         Startable::new(self.origin.clone(), what)
@@ -89,6 +81,11 @@ impl<T> Admitted<T> {
     /// Reads more from it.
     pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Admitted<U> {
         Admitted(read(self.0))
+    }
+
+    /// The same where reading may fail.
+    pub fn try_map<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Admitted<U>, E> {
+        read(self.0).map(Admitted)
     }
 
     /// What it is.

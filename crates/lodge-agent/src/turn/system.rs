@@ -62,7 +62,7 @@ impl Turn {
         let mut settings = shared.settings();
         settings.mode = shared.mode();
         let git = GitContext::of(&settings.cwd);
-        let mut instructions = instructions::text(&settings.instructions(git.root.as_deref()));
+        let mut instructions = instructions::text(&shared.instructions(git.root.as_deref()));
         if let Some(text) = settings.organization_instructions.as_deref().map(str::trim) {
             instructions = format!("<organization_instructions>\n{text}\n</organization_instructions>\n{instructions}");
         }

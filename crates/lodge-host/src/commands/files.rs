@@ -108,11 +108,13 @@ fn read(path: &Path, name: &str) -> Result<String, String> {
     if super::split(&format!("/{name}")).is_none() {
         return Err(format!("{name:?} cannot be the name of a command"));
     }
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if size > LARGEST {
-        return Err(format!("it is larger than {} KiB", LARGEST >> 10));
-    }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
+    text(path)
+}
+
+/// What is in a file that describes a command, or why it cannot be used.
+pub(super) fn text(path: &Path) -> Result<String, String> {
+    let text = lodge_files::read_regular(path, LARGEST).map_err(|error| error.to_string())?;
+    String::from_utf8(text).map_err(|_| "it is not text".to_owned())
 }
 
 /// What stands between the lines of dashes at the top, and the rest.

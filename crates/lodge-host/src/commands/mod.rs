@@ -193,8 +193,10 @@ impl Session {
             }
             CommandSource::Builtin | CommandSource::Client => return Ok(None),
         };
-        let text = tokio::fs::read_to_string(&path)
+        let file = path.clone();
+        let text = tokio::task::spawn_blocking(move || files::text(&file))
             .await
+            .unwrap_or_else(|error| Err(error.to_string()))
             .map_err(|error| HostError::Invalid(format!("{} cannot be read: {error}", path.display())))?;
         Ok(Some(files::filled(&text, input.trim())))
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lodge_files::read_regular;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,10 +56,8 @@ impl Catalogue {
         let file = FILES.iter().map(|name| root.join(name)).find(|path| path.is_file());
         let file = file.ok_or_else(|| PluginError::NoCatalogue(root.to_owned()))?;
         let wrong = |reason: String| PluginError::Catalogue(file.clone(), reason);
-        if std::fs::metadata(&file)?.len() > MOST_BYTES {
-            return Err(wrong("it is too long".to_owned()));
-        }
-        let list: Self = serde_json::from_slice(&std::fs::read(&file)?).map_err(|error| wrong(error.to_string()))?;
+        let text = read_regular(&file, MOST_BYTES).map_err(|error| wrong(error.to_string()))?;
+        let list: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         match is_name(&list.name) {
             true => Ok(list),
             false => Err(wrong(format!("{:?} is not a valid marketplace name", list.name))),

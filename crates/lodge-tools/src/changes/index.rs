@@ -9,6 +9,12 @@ use std::{
 };
 
 use super::git::Git;
+use crate::git_files::GitFiles;
+
+/// The longest index that is read, in bytes: some millions of files.
+const LONGEST: u64 = 256 << 20;
+/// The longest name of a file in it. Where each name continues the last one, a short index could hold names without end.
+const LONGEST_NAME: usize = 4096;
 
 /// Which files of which repositories are not in git byte for byte, by the time of the index that says so.
 pub(super) type Conversions = HashMap<PathBuf, ((u32, u32), Arc<HashSet<PathBuf>>)>;
@@ -39,12 +45,11 @@ impl Index {
     /// Reads the index of the repository whose worktree is `root`. `None`: there is none that can be read.
     pub(super) fn read(root: &Path, known: &mut Conversions) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
-        let git = git_dir(&root.join(".git"));
-        let path = git.join("index");
-        let written = path.metadata().ok()?;
-        let bytes = std::fs::read(&path).ok()?;
-        let common = std::fs::read_to_string(git.join("commondir")).map_or(git.clone(), |dir| git.join(dir.trim()));
-        let config = std::fs::read_to_string(common.join("config")).unwrap_or_default();
+        let git = GitFiles::of(root);
+        let file = git.index()?;
+        let written = file.metadata().ok()?;
+        let bytes = lodge_files::read_opened(&file, LONGEST).ok()?;
+        let config = git.config();
         let oid_len = if config.to_lowercase().contains("objectformat = sha256") {
             32
         } else {
@@ -75,16 +80,6 @@ impl Index {
             && stat.is_file()
             && seen.mode & 0o170_000 == 0o100_000;
         (same && seen.mtime < self.written && !self.converted.contains(path)).then_some(seen.oid.as_str())
-    }
-}
-
-/// `.git` is a directory, or in worktrees and submodules a file that names one.
-fn git_dir(dot_git: &Path) -> PathBuf {
-    let named = std::fs::read_to_string(dot_git).ok();
-    let named = named.as_deref().and_then(|text| text.trim().strip_prefix("gitdir: "));
-    match named {
-        Some(dir) => dot_git.parent().unwrap_or(Path::new("/")).join(dir),
-        None => dot_git.to_owned(),
     }
 }
 
@@ -125,6 +120,9 @@ fn parse(root: &Path, bytes: &[u8], oid_len: usize) -> Option<HashMap<PathBuf, T
         }
         let end = at + bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
         name.extend_from_slice(&bytes[at..end]);
+        if name.len() > LONGEST_NAME {
+            return None;
+        }
         at = end + 1;
         if version < 4 {
             at = start + (at - start).next_multiple_of(8);

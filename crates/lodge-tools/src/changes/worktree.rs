@@ -57,10 +57,7 @@ impl Git {
             .filter(|name| !name.is_empty() && !name.ends_with(b"/"))
         {
             let path = self.root().join(OsStr::from_bytes(name));
-            let small = path
-                .symlink_metadata()
-                .is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
-            let content = small.then(|| std::fs::read(&path).ok()).flatten();
+            let content = self.content_on_disk(&path);
             changes.push(GitChange {
                 lines: content.and_then(|content| lines::count(&[], &content)),
                 path,
@@ -75,6 +72,13 @@ impl Git {
         changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         changes.dedup_by(|one, other| one.path == other.path);
         Ok(changes)
+    }
+
+    /// What is in a short file of the worktree. To git, a link is what it says, not what it leads to.
+    fn content_on_disk(&self, path: &Path) -> Option<Vec<u8>> {
+        let is_file = path.symlink_metadata().is_ok_and(|file| file.is_file());
+        let below = path.strip_prefix(self.root()).ok().filter(|_| is_file)?;
+        lodge_files::read_in_folder(self.root(), below, MOST_BYTES).ok()
     }
 
     fn commit_of(&self, against: Against) -> String {
@@ -96,11 +100,8 @@ impl Git {
         let name = change.path.strip_prefix(self.root()).unwrap_or(&change.path).display();
         let text = match (&change.before, change.exists) {
             (None, true) => {
-                let small = change
-                    .path
-                    .symlink_metadata()
-                    .is_ok_and(|file| file.len() <= MOST_BYTES);
-                let content = small.then(|| std::fs::read_to_string(&change.path).ok()).flatten();
+                let content = self.content_on_disk(&change.path);
+                let content = content.and_then(|content| String::from_utf8(content).ok());
                 let Some(content) = content else { return Ok(None) };
                 let mut text = format!("diff --git a/{name} b/{name}\nnew file\n--- /dev/null\n+++ b/{name}\n");
                 let lines = content.lines().count();

@@ -3,7 +3,7 @@
 //! Both begin with front matter between two lines of dashes. An invalid file is skipped with a warning; it is never a
 //! reason to fail.
 
-use std::io::ErrorKind;
+use std::{io::ErrorKind, path::Path};
 
 mod agents;
 mod front_matter;
@@ -41,7 +41,7 @@ impl<T> Default for Found<T> {
 }
 
 /// Says that something is not used because of its name.
-fn hidden_by(path: &std::path::Path, name: &str) -> String {
+fn hidden_by(path: &Path, name: &str) -> String {
     format!("{} is not used: another {name} takes precedence", path.display())
 }
 
@@ -50,17 +50,23 @@ const LONGEST_FILE: u64 = 1024 * 1024;
 /// The most files of a kind that a session gets: their descriptions go into every model call.
 const MOST: usize = 256;
 
-/// Reads a file that a person wrote: text, and not endless.
-fn read(path: &std::path::Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if !size.is_file() || size.len() > LONGEST_FILE {
-        return Err(format!("{} is not a regular file of at most 1 MiB", path.display()));
-    }
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+/// Reads a file that a person, a client or a plugin put where it is: text, and not endless.
+fn read(path: &Path) -> Result<String, String> {
+    read_of(None, path)
+}
+
+/// Reads a file of a folder that may be anybody's, or of nobody's: text, and not endless.
+fn read_of(folder: Option<&Path>, path: &Path) -> Result<String, String> {
+    let read = match folder.and_then(|folder| Some((folder, path.strip_prefix(folder).ok()?))) {
+        Some((folder, name)) => lodge_files::read_in_folder(folder, name, LONGEST_FILE),
+        None => lodge_files::read_regular(path, LONGEST_FILE),
+    };
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    text.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Entries of a directory by name; a directory that is not there has none.
-fn entries(dir: &std::path::Path, errors: &mut Vec<String>) -> Vec<std::path::PathBuf> {
+fn entries(dir: &Path, errors: &mut Vec<String>) -> Vec<std::path::PathBuf> {
     let read = std::fs::read_dir(dir).inspect_err(|error| {
         let there = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
         errors.extend(there.then(|| format!("{}: {error}", dir.display())));

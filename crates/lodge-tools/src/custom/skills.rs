@@ -12,7 +12,7 @@ use crate::rules::{Access, Rule, RuleSubject};
 use super::{
     Found, MOST, Place, Tier, entries,
     front_matter::{Parts, flag, split, text, words},
-    hidden_by, is_name, read,
+    hidden_by, is_name, read_of,
 };
 
 /// The file that makes a folder a skill.
@@ -29,6 +29,8 @@ pub struct Skill {
     pub description: String,
     /// Its `SKILL.md`.
     pub path: PathBuf,
+    /// The folder that brought it; `None` for the person's and clients' own.
+    pub folder: Option<PathBuf>,
     /// Where it was found.
     pub source: SkillSource,
     /// Whether a person can load it.
@@ -49,7 +51,7 @@ impl Skill {
 
     /// The text for the model: the file without its front matter.
     pub fn content(&self) -> Result<String, String> {
-        let file = read(&self.path)?;
+        let file = read_of(self.folder.as_deref(), &self.path)?;
         Ok(split(&file).map_or_else(|_| file.clone(), |parts| parts.body.to_owned()))
     }
 }
@@ -115,7 +117,7 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
                 ));
                 return found;
             }
-            match read_skill(&path, &folder, place.tier, &mut found.warnings) {
+            match read_skill(&path, &folder, place, &mut found.warnings) {
                 Ok(skill) if names.insert(skill.name.clone()) => found.all.push(skill),
                 Ok(skill) => found.hidden.push(hidden_by(&path, &skill.name)),
                 Err(error) => found.errors.push(error),
@@ -125,8 +127,8 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
     found
 }
 
-fn read_skill(path: &Path, folder: &Path, tier: Tier, warnings: &mut Vec<String>) -> Result<Skill, String> {
-    let file = read(path)?;
+fn read_skill(path: &Path, folder: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<Skill, String> {
+    let file = read_of(place.brought_by(), path)?;
     let Parts { fields, body } = split(&file).map_err(|error| format!("{}: {error}", path.display()))?;
     let name = text(&fields, &["name"]).unwrap_or_else(|| {
         warnings.push(format!("{}: missing name; the folder's name is used", path.display()));
@@ -146,7 +148,8 @@ fn read_skill(path: &Path, folder: &Path, tier: Tier, warnings: &mut Vec<String>
     Ok(Skill {
         description: description.chars().take(LONGEST_DESCRIPTION).collect(),
         path: path.to_owned(),
-        source: match tier {
+        folder: place.brought_by().map(Path::to_owned),
+        source: match place.tier {
             Tier::Given => SkillSource::Custom,
             Tier::Project => SkillSource::Project,
             Tier::Inherited => SkillSource::Inherited,
@@ -236,6 +239,7 @@ mod tests {
             name: "s".into(),
             description: String::new(),
             path: PathBuf::new(),
+            folder: None,
             source: SkillSource::Custom,
             user_invocable: true,
             disable_model_invocation: false,

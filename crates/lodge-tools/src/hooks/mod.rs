@@ -180,12 +180,8 @@ impl FileHooks {
 
     /// Reads a file that is not a folder's.
     fn read_file(&mut self, path: &Path, base: &Path, admit: fn(HookFile) -> Admitted<HookFile>) -> Result<(), String> {
-        let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-        if size > LARGEST_FILE {
-            return Err("the file is too large for a hooks file".to_owned());
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        let file = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let text = lodge_files::read_regular(path, LARGEST_FILE).map_err(|error| error.to_string())?;
+        let file = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         self.add_file(admit(file), path, base)
     }
 

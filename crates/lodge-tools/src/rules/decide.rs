@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
 use lodge_events::{
-    PermissionRequest, PermissionResultKind, PermissionRule, ReadPermission, ShellCommand, ShellPermission,
-    WritePermission,
+    CommandSegment, PermissionRequest, PermissionResultKind, PermissionRule, ReadPermission, ShellCommand,
+    ShellPermission, WritePermission,
 };
 
 use super::{
     AGENT_REQUEST, Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, RuleSubject, Source,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
-    sampling_of, searches, targets,
+    remembered, sampling_of, searches, targets,
 };
 use crate::{paths, shell::analyse};
 
@@ -23,9 +23,9 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         .chain(rules.rules.iter().map(|(source, rule)| (*source, rule)))
         .chain(place.session.iter().map(|rule| (Source::Session, rule)))
         .collect();
-    if let Some((path, glob)) = subject.excluded(rules) {
+    if let Some((path, why)) = subject.excluded(rules) {
         return Decision::Deny {
-            why: format!("{} is excluded by the pattern {glob}", path.display()),
+            why: format!("{} {why}", path.display()),
             kind: PermissionResultKind::DeniedByContentExclusion,
             rule: None,
             path: Some(path.display().to_string()),
@@ -241,12 +241,20 @@ impl<'a> Subject<'a> {
         subject
     }
 
-    fn excluded(&self, rules: &'a RuleSet) -> Option<(&PathBuf, &'a str)> {
+    /// A file that no tool may see, and why not.
+    fn excluded(&self, rules: &RuleSet) -> Option<(&PathBuf, String)> {
+        let why = |path: &PathBuf| {
+            if let Some(glob) = rules.exclusions.matching(path) {
+                return Some(format!("is excluded by the pattern {glob}"));
+            }
+            let hidden = rules.home.as_ref()?.hides(path, &self.roots);
+            hidden.then(|| "is in Lodge's home, which is hidden from agents".to_owned())
+        };
         self.files
             .iter()
             .filter_map(|(places, _)| places.as_ref())
             .flatten()
-            .find_map(|path| Some((path, rules.exclusions.matching(path)?)))
+            .find_map(|path| Some((path, why(path)?)))
     }
 
     /// Whether writing a place is more than it seems.
@@ -260,6 +268,7 @@ impl<'a> Subject<'a> {
             RuleSubject::Tool(pattern) => self.names.iter().any(|name| name_matches(name, pattern)),
             RuleSubject::Command(words) => match self.request {
                 PermissionRequest::Shell(shell) => {
+                    let (words, _) = remembered::parts(words);
                     let segments = shell
                         .command_segments
                         .iter()
@@ -488,27 +497,29 @@ impl Allowing<'_> {
         if !(commands && files && urls && redirections) {
             return None;
         }
-        Some(match writes || shell.commands.iter().all(ruled) {
-            false => looks_harmless("only reads inside the working directory"),
-            true => Decision::Allow {
-                why: "its commands are allowed by rules".to_owned(),
-                approved: true,
-            },
+        if !(writes || shell.commands.iter().all(ruled)) {
+            return Some(looks_harmless("only reads inside the working directory"));
+        }
+        // Outside the jail, a repository decides what git runs. The rule for another part of the line is not about that.
+        let steered =
+            |command: &ShellCommand| command.identifier.split(' ').any(|word| word == "git") && !ruled(command);
+        (!shell.commands.iter().any(steered)).then(|| Decision::Allow {
+            why: "its commands are allowed by rules".to_owned(),
+            approved: true,
         })
     }
 
     fn command_rule(&self, shell: &ShellPermission, identifier: &str) -> bool {
-        let allows = |text: &str| {
-            self.rule(|what| matches!(what, RuleSubject::Command(words) if begins_with(text, words)))
+        let allows = |text: &str, call: Option<&CommandSegment>| {
+            let fits = |words: &str| begins_with(text, words) || remembered::allows(words, identifier, call);
+            self.rule(|what| matches!(what, RuleSubject::Command(words) if fits(words)))
                 .is_some()
         };
-        let mut segments = shell
-            .command_segments
-            .iter()
-            .flatten()
-            .filter(|segment| segment.identifier == identifier)
-            .peekable();
-        allows(identifier) || (segments.peek().is_some() && segments.all(|segment| allows(&segment.full_command_text)))
+        let mut calls = calls_of(shell, identifier).peekable();
+        match calls.peek() {
+            Some(_) => calls.all(|call| allows(identifier, Some(call)) || allows(&call.full_command_text, Some(call))),
+            None => allows(identifier, None),
+        }
     }
 
     /// Whether a command that is allowed may touch a file.
@@ -523,6 +534,12 @@ impl Allowing<'_> {
     fn redirections_allowed(&self) -> bool {
         self.places().all(|path| self.file_rule(path, true).is_some())
     }
+}
+
+/// Each time that a command calls a program by this name.
+fn calls_of<'a>(shell: &'a ShellPermission, identifier: &'a str) -> impl Iterator<Item = &'a CommandSegment> {
+    let segments = shell.command_segments.iter().flatten();
+    segments.filter(move |segment| segment.identifier == identifier)
 }
 
 /// Whether only an agent's own words describe a request.
@@ -551,7 +568,8 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
             what.extend(
                 asked
                     .into_iter()
-                    .map(|command| RuleSubject::Command(command.identifier.clone())),
+                    .map(|command| remembered::rule(&command.identifier, calls_of(shell, &command.identifier)))
+                    .map(RuleSubject::Command),
             );
             let writes = shell.has_write_file_redirection || subject.runs_writer();
             for path in subject.files.iter().filter_map(|(places, _)| places.as_ref()).flatten() {

@@ -9,6 +9,11 @@ use serde::Deserialize;
 
 use super::{Access, Effect, Mode, Rule, RuleSet, RuleSubject, RulesError, Source};
 
+/// A project's file.
+const IN_PROJECTS: &str = ".lodge/permissions.toml";
+/// The longest file of a project that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
+
 /// A file as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,17 +98,21 @@ fn rules(allow: Vec<Entry>, deny: Vec<Entry>) -> Result<Vec<Rule>, String> {
             what: entry.what()?,
         })
     });
-    let deny = deny.into_iter().map(|entry| {
-        Ok(Rule {
+    let deny = deny.into_iter().map(|entry| match entry.what()? {
+        RuleSubject::Command(words) if super::remembered::parts(&words).1.is_some() => Err(format!(
+            "command {words}: only an allow rule can end in options in brackets"
+        )),
+        what => Ok(Rule {
             effect: Effect::Deny,
-            what: entry.what()?,
-        })
+            what,
+        }),
     });
     deny.chain(allow).collect()
 }
 
-fn read(path: &Path) -> Result<Option<File>, RulesError> {
-    let text = match std::fs::read_to_string(path) {
+/// What a file says, from what reading its text came to; nothing where there is no file.
+fn parsed(path: &Path, text: std::io::Result<String>) -> Result<Option<File>, RulesError> {
+    let text = match text {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
@@ -126,7 +135,9 @@ fn syntax(path: &Path, message: String) -> RulesError {
 
 impl RuleSet {
     pub(super) fn read_user(&mut self, path: &Path) -> Result<(), RulesError> {
-        let Some(file) = read(path)? else { return Ok(()) };
+        let Some(file) = parsed(path, std::fs::read_to_string(path))? else {
+            return Ok(());
+        };
         let wrong = |message: String| syntax(path, message);
         if let Some(mode) = file.mode {
             self.policy.mode = mode;
@@ -145,8 +156,11 @@ impl RuleSet {
     }
 
     pub(super) fn read_project(&mut self) -> Result<(), RulesError> {
-        let path = self.location.join(".lodge/permissions.toml");
-        let Some(file) = read(&path)? else { return Ok(()) };
+        let path = self.location.join(IN_PROJECTS);
+        let text = lodge_files::text_in_folder(&self.location, IN_PROJECTS, LONGEST);
+        let Some(file) = parsed(&path, text)? else {
+            return Ok(());
+        };
         let wrong = |message: String| syntax(&path, message);
         let shown = path.display();
         if file.mode.is_some_and(|mode| mode != Mode::DenyAll) {

@@ -9,7 +9,7 @@
 //! exclude = [".env", "*.pem"]       # files that no tool may see
 //!
 //! [[allow]]
-//! command = "npm run"               # commands that begin with these words
+//! command = "npm run"               # commands that begin with these words; "npm run [--silent]": with no other option
 //! [[allow]]
 //! path = "docs/**"                  # as in .gitignore; access = "read" or "write", both when left out
 //! [[allow]]
@@ -23,7 +23,9 @@
 
 mod decide;
 mod file;
+mod home;
 mod pattern;
+mod remembered;
 mod searches;
 mod targets;
 
@@ -115,7 +117,8 @@ pub enum RuleSubject {
     /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
     /// of a client's tool, `mcp-sampling/<server>`.
     Tool(String),
-    /// Commands that begin with these words: `git log`, `npm run`.
+    /// Commands that begin with these words: `git log`, `npm run`. With options in brackets at the end, as in `npm run []` and
+    /// `make test [-j --silent]`, only this command, and with no other options; only to allow.
     Command(String),
     /// Files that match, in the syntax of `.gitignore`.
     Path {
@@ -313,6 +316,8 @@ pub struct RuleSet {
     pub policy: Policy,
     rules: Vec<(Source, Rule)>,
     exclusions: Exclusions,
+    /// Hidden from tools.
+    home: Option<home::Home>,
     /// The user's file.
     file: Option<PathBuf>,
     location: PathBuf,
@@ -355,6 +360,7 @@ impl RuleSet {
         let mut set = Self {
             policy,
             location: location(cwd),
+            home: Some(home::Home::new(home)),
             ..Self::default()
         };
         let user = home.join("permissions.toml");
@@ -374,9 +380,11 @@ impl RuleSet {
         self.exclusions.add(glob, &self.location)
     }
 
-    /// Files that searches leave out, for [`crate::SessionTools`]: those that no tool may see, and those that a rule denies.
+    /// Files that searches leave out, for [`crate::SessionTools`]: those that no tool may see, also in the host's home, and those that
+    /// a rule denies.
     pub fn unsearchable(&self) -> Exclusions {
         let mut found = self.exclusions.clone();
+        found.hide_home(self.home.clone());
         for (_, rule) in &self.rules {
             if let (Effect::Deny, RuleSubject::Path { glob, access }) = (rule.effect, &rule.what)
                 && *access != Some(Access::Write)

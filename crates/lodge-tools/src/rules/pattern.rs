@@ -4,22 +4,36 @@ use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::home::Home;
+
 /// Files that no tool may see.
 #[derive(Debug, Clone, Default)]
-pub struct Exclusions(Vec<(String, GlobMatcher)>);
+pub struct Exclusions {
+    patterns: Vec<(String, GlobMatcher)>,
+    home: Option<Home>,
+}
 
 impl Exclusions {
     /// Adds a pattern; one with a slash counts from `base`.
     pub fn add(&mut self, glob: &str, base: &Path) -> Result<(), String> {
         // What hides files does not care about case, as some file systems do not.
         let matcher = path_matcher(glob, base, true)?;
-        self.0.push((glob.to_owned(), matcher));
+        self.patterns.push((glob.to_owned(), matcher));
         Ok(())
+    }
+
+    pub(super) fn hide_home(&mut self, home: Option<Home>) {
+        self.home = home;
+    }
+
+    /// Whether searches of a session that works in these directories leave a path out.
+    pub(crate) fn hides<'a>(&self, path: &Path, roots: impl IntoIterator<Item = &'a PathBuf>) -> bool {
+        self.matching(path).is_some() || self.home.as_ref().is_some_and(|home| home.hides(path, roots))
     }
 
     /// The pattern that hides a path.
     pub fn matching(&self, path: &Path) -> Option<&str> {
-        self.0
+        self.patterns
             .iter()
             .find(|(_, matcher)| covers(matcher, path))
             .map(|(glob, _)| glob.as_str())
@@ -27,12 +41,12 @@ impl Exclusions {
 
     /// The patterns.
     pub(super) fn globs(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(glob, _)| glob.as_str())
+        self.patterns.iter().map(|(glob, _)| glob.as_str())
     }
 
-    /// Whether nothing is hidden.
+    /// Whether there is no pattern.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.patterns.is_empty()
     }
 }
 
@@ -77,8 +91,11 @@ pub(super) fn covers(matcher: &GlobMatcher, path: &Path) -> bool {
     path.ancestors().any(|part| matcher.is_match(part))
 }
 
-/// Whether `text` begins with the words of a command rule.
+/// Whether `text` begins with the words of a command rule that names no options.
 pub(super) fn begins_with(text: &str, rule: &str) -> bool {
+    if let (_, Some(_)) = super::remembered::parts(rule) {
+        return false;
+    }
     let mut words = text.split_whitespace();
     let mut any = false;
     for wanted in rule.split_whitespace() {

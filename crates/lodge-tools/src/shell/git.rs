@@ -110,7 +110,18 @@ pub(super) fn call(args: &[Word]) -> Call {
     let exec = operands
         .iter()
         .any(|word| word.text.starts_with("--exec") || word.text.starts_with("-x"));
-    call.rememberable &= !(runs || exec && matches!(name.text.as_str(), "rebase" | "difftool"));
+    let transfers = operands.iter().any(|word| {
+        ["--upload-p", "--receive-p"]
+            .iter()
+            .any(|option| word.text.starts_with(option))
+    });
+    call.rememberable &= !(runs
+        || transfers
+        || exec
+            && matches!(
+                name.text.as_str(),
+                "rebase" | "difftool" | "push" | "ls-remote" | "archive"
+            ));
     match reading(&dir, rest).filter(|_| plain) {
         Some(paths) => {
             call.read_only = true;

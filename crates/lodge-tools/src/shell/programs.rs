@@ -106,9 +106,63 @@ pub(super) fn call(words: &[Word]) -> Call {
     call
 }
 
+/// Options whose value is code, or names a program to run. Whoever approved a program did not approve that.
+const CODE: &[&str] = &[
+    "--eval",
+    "--exec",
+    "-exec",
+    "-toolexec",
+    "-vettool",
+    "--call",
+    "--script-shell",
+    "--node-options",
+    "--upload-pack",
+    "--receive-pack",
+    "--rsh",
+    "--rsync-path",
+    "--to-command",
+    "--checkpoint-action",
+    "--use-compress-program",
+];
+/// The same, of single programs.
+#[rustfmt::skip]
+const CODE_OF: &[(&[&str], &[&str])] = &[
+    (&["cargo"], &["--config"]),
+    (&["make", "gmake"], &["-E"]),
+    (&["npm", "npx", "pnpm", "yarn"], &["-c"]),
+    (&["rsync", "scp", "sftp"], &["-e", "-S", "-o"]),
+    (&["tar", "bsdtar"], &["-I", "-F"]),
+];
+
+/// Programs of these that also take the beginning of a long option, and several letters in one word.
+const LENIENT: &[&str] = &["make", "gmake", "tar", "bsdtar", "rsync"];
+
+/// Whether an argument carries code.
+fn carries_code(name: &str, args: &[Word]) -> bool {
+    let of_program = CODE_OF.iter().filter(|(programs, _)| programs.contains(&name));
+    let listed: Vec<&str> = CODE
+        .iter()
+        .copied()
+        .chain(of_program.flat_map(|(_, names)| names.iter().copied()))
+        .collect();
+    let lenient = LENIENT.contains(&name);
+    let is_code = |option: &str, code: &str| match code.strip_prefix('-').filter(|letter| letter.len() == 1) {
+        Some(letter) if lenient => option.starts_with('-') && !option.starts_with("--") && option.contains(letter),
+        Some(_) => option.starts_with(code),
+        None if lenient => option.len() > 3 && option.starts_with("--") && code.starts_with(option),
+        // Go's programs take one dash for two.
+        None => option == code || option.strip_prefix('-') == Some(code),
+    };
+    args.iter().any(|word| {
+        let option = word.text.split('=').next().unwrap_or_default();
+        listed.iter().any(|code| is_code(option, code))
+    })
+}
+
 /// A program that may do anything.
 fn other(name: &str, args: &[Word]) -> Call {
     let (identifier, rememberable) = identifier(name, args);
+    let rememberable = rememberable && !carries_code(name, args);
     let operands: Vec<&Word> = args.iter().filter(|word| !word.text.starts_with('-')).collect();
     let runs_file = rememberable && INTERPRETERS.contains(&name) && !identifier.contains(" -m ");
     let mut paths: Vec<(String, bool)> = Vec::new();

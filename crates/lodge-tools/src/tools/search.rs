@@ -17,6 +17,8 @@ pub(super) struct Search {
     shown: PathBuf,
     walk: WalkBuilder,
     state: Arc<SessionTools>,
+    /// The directories that the session works in.
+    roots: Vec<PathBuf>,
     globs: Option<Globs>,
 }
 
@@ -38,6 +40,11 @@ impl Search {
             shown: PathBuf::from(shown),
             walk,
             state: cx.state.clone(),
+            roots: [&cx.cwd, &cx.session_dir]
+                .into_iter()
+                .chain(&*cx.readable)
+                .filter_map(|root| crate::paths::real(root).ok())
+                .collect(),
             globs: None,
         })
     }
@@ -75,6 +82,7 @@ impl Search {
             shown,
             walk,
             state,
+            roots,
             globs,
         } = self;
         walk.build().take_while(move |_| !stop()).filter_map(move |entry| {
@@ -84,8 +92,7 @@ impl Search {
             }
             let path = entry.into_path();
             let below = path.strip_prefix(&place.path).ok()?;
-            if below.components().any(|part| part.as_os_str() == ".git") || state.exclusions().matching(&path).is_some()
-            {
+            if below.components().any(|part| part.as_os_str() == ".git") || state.exclusions().hides(&path, &roots) {
                 return None;
             }
             if globs

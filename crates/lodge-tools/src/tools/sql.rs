@@ -7,12 +7,16 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use rusqlite::{Batch, Connection, Statement, fallible_iterator::FallibleIterator, types::ValueRef};
+use rusqlite::{Batch, Connection, ErrorCode, Statement, fallible_iterator::FallibleIterator, types::ValueRef};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    Database, Need, Table, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, database, scratch::SCHEMA, spill,
+    Database, Need, Table, Tool, ToolCx, ToolError, ToolOutput,
+    cx::arguments,
+    database,
+    scratch::{PRAGMAS, SCHEMA},
+    spill,
 };
 
 /// Queries the session's scratch database.
@@ -122,6 +126,9 @@ impl Drop for Interrupt {
 }
 
 fn database_error(error: rusqlite::Error) -> ToolError {
+    if error.sqlite_error_code() == Some(ErrorCode::AuthorizationForStatementDenied) {
+        return not_available();
+    }
     ToolError(match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => format!("Error executing SQL: {message}"),
         rusqlite::Error::SqlInputError { msg, .. } => format!("Error executing SQL: {msg}"),
@@ -138,9 +145,9 @@ async fn run_at_client(database: &dyn Database, query: &str) -> Result<(String, 
     let mut failed = None;
     for statement in database::statements(query) {
         let verb = database::verb(statement).unwrap_or_default();
-        let done = match forbidden(statement) {
-            Some(refusal) => Err(refusal),
-            None => {
+        let done = match database::is_confined(statement) {
+            false => Err(not_available()),
+            true => {
                 let kind = database::kind(statement);
                 let done = database.execute(kind, statement.to_owned()).await.map_err(error);
                 done.map(|table| match kind {
@@ -226,9 +233,6 @@ fn summary(results: &[(String, String)]) -> String {
 /// Runs one statement. Returns its first word and what came of it.
 fn one(connection: &Connection, statement: &mut Statement<'_>) -> Result<(String, String), ToolError> {
     let text = statement.expanded_sql().unwrap_or_default();
-    if let Some(refusal) = forbidden(&text) {
-        return Err(refusal);
-    }
     let verb = words(&text).next().unwrap_or_default();
     if statement.column_count() > 0 {
         return Ok((verb, rows(statement)?));
@@ -240,20 +244,13 @@ fn one(connection: &Connection, statement: &mut Statement<'_>) -> Result<(String
     Ok((verb, result))
 }
 
-/// Why a statement is not run.
-fn forbidden(text: &str) -> Option<ToolError> {
-    let mut words = words(text);
-    let verb = words.next().unwrap_or_default();
-    match (verb.as_str(), words.next().as_deref()) {
-        // These reach other files.
-        ("ATTACH" | "DETACH" | "VACUUM", _) => Some(ToolError(format!("{verb} is not available."))),
-        ("PRAGMA", Some("TABLE_INFO" | "TABLE_LIST" | "INDEX_LIST" | "INDEX_INFO" | "FOREIGN_KEY_LIST")) => None,
-        ("PRAGMA", _) => Some(ToolError(
-            "The only PRAGMAs available are table_info, table_list, index_list, index_info and foreign_key_list."
-                .to_owned(),
-        )),
-        _ => None,
-    }
+/// What SQLite refuses, or is not sent to a client.
+fn not_available() -> ToolError {
+    let pragmas = PRAGMAS.join(", ");
+    ToolError(format!(
+        "Not available. Statements work on the session's database alone: no ATTACH, DETACH, VACUUM or extensions, and no \
+         PRAGMAs but {pragmas}."
+    ))
 }
 
 /// What came of a statement that gives no rows.
@@ -271,7 +268,8 @@ fn changed(verb: &str, rows: u64, last_row: i64) -> String {
 pub(crate) fn words(mut text: &str) -> impl Iterator<Item = String> {
     std::iter::from_fn(move || {
         loop {
-            text = text.trim_start();
+            // SQLite skips a byte order mark, too.
+            text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
             if let Some(rest) = text.strip_prefix("--") {
                 text = rest.split_once('\n').map_or("", |(_, rest)| rest);
             } else if let Some(rest) = text.strip_prefix("/*") {

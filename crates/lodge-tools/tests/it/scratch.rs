@@ -53,13 +53,6 @@ async fn statements_are_told_in_the_words_models_know() {
             "DELETE FROM todos; SELECT * FROM absent",
             "ERROR: Executed 1 statement(s):\n\n1. DELETE\n   0 row(s) deleted.\n\nError executing SQL: no such table: absent",
         ),
-        ("ATTACH '/tmp/x' AS x", "ERROR: ATTACH is not available."),
-        ("/* x */ aTTach '/tmp/x' AS x", "ERROR: ATTACH is not available."),
-        ("VACUUM INTO '/tmp/x'", "ERROR: VACUUM is not available."),
-        (
-            "PRAGMA journal_mode = off",
-            "ERROR: The only PRAGMAs available are table_info, table_list, index_list, index_info and foreign_key_list.",
-        ),
     ] {
         assert_eq!(sql(&bench, query).await, expected, "{query}");
     }
@@ -69,6 +62,61 @@ async fn statements_are_told_in_the_words_models_know() {
         .text("sql", json!({"query": "SELECT 1", "database": "session_store"}))
         .await;
     assert_eq!(other, "ERROR: Unknown database session_store. Use session.");
+}
+
+#[tokio::test]
+async fn statements_reach_no_other_file_and_no_setting() {
+    let bench = Bench::new();
+    let other = bench.dir.path().join("other.db");
+    let path = other.display();
+    rusqlite::Connection::open(&other)
+        .unwrap()
+        .execute_batch("CREATE TABLE secret (x); INSERT INTO secret VALUES ('outside');")
+        .unwrap();
+    let made = bench.dir.path().join("made.db");
+    let new = made.display();
+    for query in [
+        format!("ATTACH '{path}' AS x"),
+        format!("/* x */ aTTach '{path}' AS x"),
+        format!(";ATTACH '{path}' AS x; DROP TABLE x.secret"),
+        format!(";;\u{feff}ATTACH '{path}' AS x; SELECT * FROM x.secret"),
+        format!("\u{feff}ATTACH '{path}' AS x; SELECT * FROM x.secret"),
+        format!("\u{feff}/**/ATTACH '{new}' AS x; CREATE TABLE x.made (y)"),
+        "DETACH main".to_owned(),
+        "VACUUM".to_owned(),
+        format!("VACUUM INTO '{new}'"),
+        format!(";VACUUM INTO '{new}'"),
+        format!("\u{feff}VACUUM main INTO '{new}'"),
+        "PRAGMA journal_mode = off".to_owned(),
+        ";PRAGMA main.journal_mode".to_owned(),
+        "\u{feff}PRAGMA writable_schema = on".to_owned(),
+        "PRAGMA page_size = 512".to_owned(),
+        format!("PRAGMA temp_store_directory = '{}'", bench.dir.path().display()),
+    ] {
+        let text = sql(&bench, &query).await;
+        assert!(
+            text.contains("Not available. Statements work on the session's database alone"),
+            "{query}: {text}"
+        );
+    }
+    let loaded = sql(&bench, &format!("SELECT load_extension('{path}')")).await;
+    assert!(loaded.contains("not authorized"), "{loaded}");
+    assert!(!made.exists());
+    let kept: i64 = rusqlite::Connection::open(&other)
+        .unwrap()
+        .query_row("SELECT count(*) FROM secret", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(kept, 1);
+    // What stays in the database works, a full-text search, too.
+    for query in [
+        "PRAGMA Table_Info(todos)",
+        "SELECT name FROM pragma_table_info('todos')",
+        "CREATE VIRTUAL TABLE notes USING fts5(text); INSERT INTO notes VALUES ('a b'); SELECT * FROM notes WHERE notes MATCH 'b'",
+        "BEGIN; DELETE FROM todos; ROLLBACK",
+    ] {
+        let text = sql(&bench, query).await;
+        assert!(!text.starts_with("ERROR"), "{query}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -244,6 +244,62 @@ fn the_faces_of_ahp_and_acp_reach_for_no_files_and_block_nothing() {
     );
 }
 
+/// The files of rooms that work in folders which open files by their paths, and whose files these are. None of them is a folder's.
+const READ_BY_PATH: &[(&str, &str)] = &[
+    ("lodge-agent/src/actor/interrupted.rs", "the host's"),
+    ("lodge-agent/src/compaction.rs", "the host's"),
+    ("lodge-agent/src/context.rs", "what a person attached"),
+    ("lodge-agent/src/images.rs", "what a person attached, or a tool gave"),
+    ("lodge-agent/src/own_tools.rs", "the host's"),
+    ("lodge-agent/src/queue/older.rs", "the host's"),
+    ("lodge-agent/src/rewound.rs", "the host's"),
+    ("lodge-host/src/client_storage.rs", "the host's"),
+    ("lodge-host/src/commands/builtin.rs", "the host's"),
+    ("lodge-host/src/host/mod.rs", "the host's"),
+    ("lodge-host/src/import.rs", "what a person imports"),
+    ("lodge-host/src/migrate/mod.rs", "the host's"),
+    ("lodge-host/src/registers/file.rs", "the host's"),
+    ("lodge-host/src/rewind.rs", "the host's"),
+    ("lodge-host/src/written_messages.rs", "the host's"),
+    ("lodge-mcp/src/oauth.rs", "the host's"),
+    ("lodge-tools/src/changes/apply.rs", "directories only"),
+    ("lodge-tools/src/changes/blobs.rs", "the host's"),
+    ("lodge-tools/src/changes/journal.rs", "the host's"),
+    ("lodge-tools/src/changes/records.rs", "the host's"),
+    ("lodge-tools/src/changes/transaction.rs", "the host's"),
+    ("lodge-tools/src/memory.rs", "the host's"),
+    ("lodge-tools/src/process.rs", "the system's"),
+    ("lodge-tools/src/rules/file.rs", "the person's"),
+    ("lodge-tools/src/sandbox/bounds.rs", "the system's"),
+    ("lodge-tools/src/sandbox/git_config.rs", "the person's"),
+    ("lodge-tools/src/sandbox/linux.rs", "the system's"),
+    ("lodge-tools/src/spill.rs", "the host's"),
+    ("lodge-tools/src/terminal/integration.rs", "the host's"),
+    ("lodge-tools/src/tools/web_fetch.rs", "the system's"),
+    ("lodge-trust/src/store.rs", "the host's"),
+];
+
+#[test]
+fn files_of_folders_are_read_as_lodge_files_reads_them_and_in_no_other_way() {
+    let root = workspace().join("crates");
+    let rooms = ["lodge-agent", "lodge-host", "lodge-mcp", "lodge-tools", "lodge-trust"];
+    let reads = ["fs::read(", "fs::read_to_string(", "File::open(", "OpenOptions"];
+    let reading: BTreeSet<String> = rooms
+        .into_iter()
+        .flat_map(sources)
+        .filter(|(path, text)| {
+            let is_test = path.ends_with("tests.rs") || path.iter().any(|part| part == "tests");
+            !is_test && reads.iter().any(|word| without_tests(text).contains(word))
+        })
+        .map(|(path, _)| path.strip_prefix(&root).unwrap().display().to_string())
+        .collect();
+    let known: BTreeSet<String> = READ_BY_PATH.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(
+        reading, known,
+        "a folder's file is read with lodge_files::read_in_folder; other files are named in READ_BY_PATH, with whose they are"
+    );
+}
+
 /// A face that needs more has something in it that belongs to the host.
 #[test]
 fn the_acp_face_is_small() {

@@ -574,6 +574,36 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
             "sudo apt install x",
             "allow: sudo apt install y\nask: sudo rm x\nask: apt install x",
         ),
+        (
+            "make -j4 test",
+            "allow: make -j8 test\nallow: make test\nask: make test --eval='$(shell x)'\nask: make test SHELL=./x
+             ask: make -C .. test\nask: make test -k\nask: make test && make test -k",
+        ),
+        (
+            "npx eslint",
+            "allow: npx eslint src\nask: npx -p evil eslint\nask: npx --package=evil eslint\nask: npx eslint --fix",
+        ),
+        (
+            "uvx ruff",
+            "allow: uvx ruff\nask: uvx --from=evil ruff\nask: uvx --from evil ruff",
+        ),
+        (
+            "npx -p good eslint",
+            "allow: npx -p good eslint\nask: npx -p evil eslint",
+        ),
+        (
+            "go test",
+            "allow: go test ./...\nask: go test -exec x\nask: go test -toolexec=x",
+        ),
+        (
+            "cargo test -p one",
+            "allow: cargo test -p two\nask: cargo test --config x",
+        ),
+        ("git fetch", "allow: git fetch origin\nask: git fetch --upload-pack=x"),
+        (
+            "npm test",
+            "allow: npm test\nallow: npm test -- --watch\nask: npm test --script-shell=x\nask: npm test -- --eval=x",
+        ),
     ] {
         bench.place.session.clear();
         bench.place.session = rules_for(&bench.request(asked), &bench.place);
@@ -583,6 +613,63 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
     bench.check(
         &RuleSet::new(Policy::ask_everything()),
         "allow: read src/lib.rs\nask: write a.txt\nask: ls",
+    );
+}
+
+#[test]
+fn options_that_carry_code_are_never_remembered_and_rules_of_people_mean_what_they_say() {
+    let mut bench = bench();
+    for text in [
+        "make test --ev=x",
+        "npx -c x",
+        "rsync -aze x a b",
+        "tar -xf a -I x",
+        "go test -exec x",
+        "git push --receive-pack=x",
+    ] {
+        assert!(!shell::analyse(text).can_be_remembered(), "{text}");
+    }
+    for text in [
+        "prettier --check .",
+        "cargo fmt --check",
+        "make test -k",
+        "go test -v",
+        "npm ci --cache x",
+    ] {
+        assert!(shell::analyse(text).can_be_remembered(), "{text}");
+    }
+    let rules = bench.load(
+        "[[allow]]\ncommand = \"make\"\n[[allow]]\ncommand = \"npm test [--silent]\"",
+        "",
+    );
+    bench.check(
+        &rules,
+        "allow: make test -k\nallow: make -C src x=y\nallow: npm test --silent\nask: npm test -x\nask: npm tests",
+    );
+    bench.place.session = vec![Rule::deny(RuleSubject::Command("cargo test []".into()))];
+    bench.check(&rules, "deny: cargo test --all");
+    let wrong = "[[deny]]\ncommand = \"npm test []\"";
+    std::fs::write(bench.root().join("home/permissions.toml"), wrong).unwrap();
+    let error = RuleSet::load(&bench.root().join("home"), &bench.place.cwd, Policy::default()).unwrap_err();
+    assert!(error.to_string().contains("only an allow rule"), "{error}");
+}
+
+/// A repository decides what git runs outside the jail.
+#[test]
+fn a_rule_for_one_part_of_a_line_takes_no_git_command_out_of_the_jail() {
+    let mut bench = bench();
+    bench.place.session = rules_for(&bench.request("mkdir x"), &bench.place);
+    bench.check(
+        &RuleSet::default(),
+        "allow: mkdir y\nallow: mkdir y && ls\nallow: git status\nask: mkdir y && git status\nask: git log | head && mkdir y",
+    );
+    bench
+        .place
+        .session
+        .push(Rule::allow(RuleSubject::Command("git status".into())));
+    bench.check(
+        &RuleSet::default(),
+        "allow: mkdir y && git status\nask: mkdir y && git diff",
     );
 }
 
@@ -608,7 +695,7 @@ fn answers_are_kept_in_the_users_file_and_what_stood_there_stays() {
     assert_eq!(
         text,
         format!(
-            "# mine\n[[deny]]\ncommand = \"rm\" # never\n\n[[allow]]\ncommand = \"npm run build\"\n\n[[location.\"{place}\".allow]]\npath = \"{place}/**\"\naccess = \"write\"\n"
+            "# mine\n[[deny]]\ncommand = \"rm\" # never\n\n[[allow]]\ncommand = \"npm run build []\"\n\n[[location.\"{place}\".allow]]\npath = \"{place}/**\"\naccess = \"write\"\n"
         )
     );
     let elsewhere = RuleSet::load(&home, &bench.root().join("outside"), Policy::default()).unwrap();
@@ -729,4 +816,66 @@ fn no_rule_allows_what_only_an_agent_describes() {
     rules.add(Source::User, Rule::deny(RuleSubject::Tool("agent *".into())));
     let decision = decide(&request(agent_request("sly")), &rules, &bench.place);
     assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
+}
+
+#[test]
+fn a_projects_file_is_a_regular_file_of_the_project_that_is_not_too_long() {
+    let bench = bench();
+    let (root, home) = (bench.root(), bench.root().join("home"));
+    let file = root.join("work/.lodge/permissions.toml");
+    std::fs::create_dir_all(root.join("work/.lodge")).unwrap();
+    std::fs::write(root.join("outside/secret"), "TOKEN=not-for-anybody\n= [").unwrap();
+    let load = || RuleSet::load(&home, &bench.place.cwd, Policy::default()).map_err(|error| error.to_string());
+    for target in ["/dev/zero", "/proc/self/environ", "../../outside/secret"] {
+        std::os::unix::fs::symlink(target, &file).unwrap();
+        let error = load().unwrap_err();
+        assert!(error.contains("leads out of the folder"), "{target}: {error}");
+        assert!(!error.contains("TOKEN"), "{error}");
+        std::fs::remove_file(&file).unwrap();
+    }
+    std::fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
+    assert!(load().unwrap_err().contains("too large"));
+}
+
+#[test]
+fn the_home_is_hidden_from_a_session_that_works_above_it() {
+    let mut bench = bench();
+    let root = bench.root();
+    for path in [
+        "home/session-state/one",
+        "home/session-state/two",
+        "home/worktrees/x",
+        "home/skills/s",
+    ] {
+        std::fs::create_dir_all(root.join(path)).unwrap();
+    }
+    std::fs::write(root.join("home/token"), "secret").unwrap();
+    std::os::unix::fs::symlink(root.join("home/token"), root.join("work/way-in")).unwrap();
+    let rules = bench.load("", "");
+    bench.place.roots = vec![root.clone(), root.join("home/session-state/one")];
+    let hidden = "excluded: read $B/home/token
+        excluded: read work/way-in
+        excluded: write $B/home/lodge.toml
+        excluded: read $B/home
+        excluded: read $B/home/session-state/two/events.jsonl
+        excluded: cat $B/home/token
+        excluded: cat ../home/tok*
+        excluded: mkdir x && cat $B/home/token";
+    let hidden = hidden.replace("read work/way-in", "read way-in");
+    bench.check(&rules, &hidden);
+    let mut all = rules.clone();
+    all.policy = Policy::of(Mode::ApproveAll);
+    bench.check(&all, &hidden);
+    bench.check(
+        &rules,
+        "allow: read $B/home/session-state/one/plan.md
+         allow: read $B/home/skills/s/SKILL.md
+         allow: cat a.txt
+         allow: grep -r x $B",
+    );
+    bench.place.roots = vec![root.join("home/worktrees/x")];
+    bench.check(
+        &rules,
+        "allow: read $B/home/worktrees/x/file\nexcluded: read $B/home/worktrees/y",
+    );
 }
