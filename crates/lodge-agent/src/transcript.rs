@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
+use lodge_events::{AbortReason, Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
 use lodge_models::{AssistantMessage, CitableSource, Document, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
@@ -10,6 +10,9 @@ use crate::call::parse_arguments;
 
 /// What a model reads in place of a result that never came.
 pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
+
+/// What a model reads where the user stopped its turn.
+const STOPPED: &str = "[The user interrupted the turn here.]";
 
 /// What a model that takes no images reads in place of one.
 const UNSEEN: &str = "[The user attached an image or document here. This model cannot see it: say so.]";
@@ -196,6 +199,9 @@ impl Transcript {
                 {
                     self.replace_by_summary(summary, end.min(self.entries.len()), done.token_limit);
                 }
+            }
+            Payload::Abort(abort) if matches!(abort.reason, AbortReason::UserInitiated | AbortReason::UserAbort) => {
+                self.add(STOPPED);
             }
             Payload::SystemNotification(notification) => self.add(&notification.content),
             // What is preloaded stands in the system prompt.
@@ -538,12 +544,26 @@ mod tests {
             [Message::User(parts)] => parts.clone(),
             other => panic!("{other:?}"),
         };
-        assert!(matches!(&parts(true)[..], [Part::Text(_), Part::Text(_), Part::Image(_)]));
+        assert!(matches!(
+            &parts(true)[..],
+            [Part::Text(_), Part::Text(_), Part::Image(_)]
+        ));
         match &parts(false)[..] {
             [Part::Text(_), Part::Text(name), Part::Text(unseen)] => {
                 assert_eq!((&**name, &**unseen), ("pic.png", UNSEEN));
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_model_reads_that_the_user_stopped_its_turn() {
+        for (reason, told) in [("user_initiated", true), ("remote_command", false)] {
+            let mut transcript = Transcript::default();
+            transcript.fold(&event("user.message", r#"{"content":"a"}"#));
+            transcript.fold(&event("abort", &format!(r#"{{"reason":"{reason}"}}"#)));
+            let expected = if told { vec!["a", STOPPED] } else { vec!["a"] };
+            assert_eq!(texts(&transcript), expected);
         }
     }
 
