@@ -793,7 +793,8 @@ mod tests {
                         c => words.last_mut().expect("it begins with one").push(c),
                     }
                 }
-                let read = Cli::command().try_get_matches_from(&words);
+                let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+                let read = read(&words);
                 assert!(read.is_ok(), "{name}: {line}: {}", read.unwrap_err());
             }
         }
