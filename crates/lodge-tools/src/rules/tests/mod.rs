@@ -546,7 +546,11 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         (
             "rm a.txt",
-            "allow: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
+            "allow: rm a.txt\nask: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
+        ),
+        (
+            "touch a.txt",
+            "allow: touch src/lib.rs\nask: touch /etc/passwd\nask: touch $X\nask: touch .git/config",
         ),
         ("cat /etc/hosts", "allow: cat /etc/hosts\nask: cat /etc/passwd"),
         (
