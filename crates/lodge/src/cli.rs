@@ -77,13 +77,13 @@ pub(crate) fn read(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
         other => return other,
     };
     let is_message = |arg: &OsString| arg == "--" || arg.to_string_lossy().trim().contains(char::is_whitespace);
-    let begins = args.iter().skip(1).position(is_message).map(|at| at + 1);
-    let with_command = begins.map(|at| {
+    let with_command = |at: usize| {
         let mut args = args.to_vec();
         args.insert(at, "chat".into());
-        args
-    });
-    with_command.and_then(|args| read(&args).ok()).ok_or(error)
+        read(&args).ok()
+    };
+    let mut places = (1..args.len()).filter(|at| is_message(&args[*at]));
+    places.find_map(with_command).ok_or(error)
 }
 
 /// The heading of options that every command takes. They come last, apart from a command's own.
