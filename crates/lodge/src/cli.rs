@@ -824,7 +824,7 @@ mod tests {
         }
         // Whoever mistypes a command says nothing to an agent.
         for (line, told) in [
-            (&["stauts"][..], "similar subcommand exists: 'status'"),
+            (&["stauts"][..], "unrecognized subcommand 'stauts'"),
             (&["run", "--bad", "some text"], "unexpected argument '--bad'"),
             (&["sessions", "lst", "a b"], "unrecognized subcommand 'lst'"),
             (&["--new", "--continue"], "cannot be used with"),
