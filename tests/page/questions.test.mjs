@@ -36,7 +36,7 @@ test("a command is approved from the phone, and runs once", async () => {
 test("what is allowed for the session is not asked about again", async () => {
   const page = await open(host);
   await begin(page, `${append("session")} repeat 3 times then say done`);
-  await page.getByRole("button", { name: "Allow for this session" }).click();
+  await page.getByRole("button", { name: /^Allow .* for this session$/ }).click();
   await page.locator(".answer", { hasText: "done" }).waitFor();
   assert.equal(lines("session").length, 3);
 });
@@ -187,12 +187,12 @@ test("what is always allowed in a project is not asked about in its next session
   const question = page.locator(".question");
   // What is edited is another command, and a rule is not for that.
   await question.getByRole("button", { name: "Edit first" }).click();
-  assert.equal(await question.getByRole("button", { name: "Always allow in this project" }).count(), 0);
+  assert.equal(await question.getByRole("button", { name: /^Always allow .* in this project$/ }).count(), 0);
   await question.getByRole("button", { name: "Back" }).click();
   const guest = await open(host, { role: "approve-only", at: await page.evaluate(() => location.hash) });
-  await guest.getByRole("button", { name: "Allow for this session" }).waitFor();
-  assert.equal(await guest.getByRole("button", { name: "Always allow in this project" }).count(), 0, "a rule takes a device that may do everything");
-  await question.getByRole("button", { name: "Always allow in this project" }).click();
+  await guest.getByRole("button", { name: /^Allow .* for this session$/ }).waitFor();
+  assert.equal(await guest.getByRole("button", { name: /^Always allow .* in this project$/ }).count(), 0, "a rule takes a device that may do everything");
+  await question.getByRole("button", { name: /^Always allow .* in this project$/ }).click();
   await page.locator(".answer", { hasText: "made always-1" }).waitFor();
   await begin(page, make("always-2"));
   await page.locator(".answer", { hasText: "made always-2" }).waitFor();

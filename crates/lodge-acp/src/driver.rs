@@ -8,7 +8,7 @@ use std::{
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
     AgentError, AnsweredBy, Attachment, AwaitedTurn, AwaitedTurns, Prompt, QueueChange, Session, Subscription, ToStop,
-    TurnEnding,
+    TurnEnding, tool_calls::PermissionChoice,
 };
 use lodge_rpc::{AUTH_REQUIRED, Error, NOT_FOUND, Peer};
 use serde_json::{Value, json};
@@ -76,6 +76,8 @@ pub(crate) struct Driver {
     /// Ends when the attachments of all prompts so far have been looked at: prompts keep their order.
     looking: Option<oneshot::Receiver<()>>,
     asked: HashMap<String, Asked>,
+    /// What an approval for longer than once covers, by the permission request that it would answer.
+    lasting: HashMap<String, String>,
     commands: Vec<Value>,
     closing: Option<oneshot::Sender<()>>,
 }
@@ -102,6 +104,7 @@ impl Driver {
             turns: AwaitedTurns::default(),
             looking: None,
             asked: HashMap::new(),
+            lasting: HashMap::new(),
             commands: Vec::new(),
             closing: None,
         };
@@ -218,12 +221,24 @@ impl Driver {
     fn ask(&mut self, event: &Event) {
         let session = self.session.id();
         let question = match event.payload() {
+            Payload::LodgeQuestion(asked) => {
+                let lasting = PermissionChoice::lasting(asked).map(str::to_owned);
+                self.lasting
+                    .extend(lasting.map(|lasting| (asked.request_id.clone(), lasting)));
+                return;
+            }
             Payload::PermissionRequested(asked) if asked.resolved_by_hook != Some(true) => {
                 let (updates, call) = self.projector.asked(&asked.request_id, &asked.permission_request);
                 for update in updates {
                     self.send(&update);
                 }
-                Some(questions::permission(session, &asked.request_id, &call))
+                let lasting = self.lasting.remove(&asked.request_id);
+                Some(questions::permission(
+                    session,
+                    &asked.request_id,
+                    &call,
+                    lasting.as_deref(),
+                ))
             }
             _ => questions::question(session, event, &self.client.capabilities),
         };

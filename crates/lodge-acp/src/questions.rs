@@ -77,15 +77,17 @@ fn option(id: &str, name: &str, kind: &str) -> Value {
     json!({ "optionId": id, "name": name, "kind": kind })
 }
 
-pub(crate) fn permission(session: &str, request_id: &str, call: &ToolCall) -> Question {
-    let options = PermissionChoice::ALL.map(|choice| {
+/// `lasting` is what an approval for longer than once covers, if that is known.
+pub(crate) fn permission(session: &str, request_id: &str, call: &ToolCall, lasting: Option<&str>) -> Question {
+    let options = PermissionChoice::offered(lasting).into_iter().map(|(choice, label)| {
         let kind = match choice {
             PermissionChoice::Once => "allow_once",
             PermissionChoice::Session | PermissionChoice::Always => "allow_always",
             PermissionChoice::Deny => "reject_once",
         };
-        option(choice.id(), choice.label(), kind)
+        option(choice.id(), &label, kind)
     });
+    let options: Vec<Value> = options.collect();
     Question {
         request_id: request_id.to_owned(),
         method: "session/request_permission",

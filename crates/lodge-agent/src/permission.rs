@@ -330,7 +330,8 @@ impl Shared {
         request_id: &str,
         request: PermissionRequest,
     ) -> Result<Verdict, LogError> {
-        let question = question(request_id, &request);
+        let lasting = rules::lasting(&request, &self.permissions.place(self));
+        let question = question(request_id, &request).showing(&serde_json::json!({ "lasting": lasting }));
         let earlier = self.earlier_answer(&question);
         if earlier.is_none() && !self.clients.lock().any(|can| can.permissions) {
             self.recorder.record(requested(request_id, &request))?;

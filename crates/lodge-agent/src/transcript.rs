@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
+use lodge_events::{AbortReason, Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
 use lodge_models::{AssistantMessage, CitableSource, Document, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
@@ -10,6 +10,12 @@ use crate::call::parse_arguments;
 
 /// What a model reads in place of a result that never came.
 pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
+
+/// What a model reads where the user stopped its turn.
+const STOPPED: &str = "[The user interrupted the turn here.]";
+
+/// What a model that takes no images reads in place of one.
+const UNSEEN: &str = "[The user attached an image or document here. This model cannot see it: say so.]";
 
 #[derive(Debug)]
 enum Entry {
@@ -188,6 +194,9 @@ impl Transcript {
                     self.replace_by_summary(summary, end.min(self.entries.len()), done.token_limit);
                 }
             }
+            Payload::Abort(abort) if matches!(abort.reason, AbortReason::UserInitiated | AbortReason::UserAbort) => {
+                self.add(STOPPED);
+            }
             Payload::SystemNotification(notification) => self.add(&notification.content),
             // What is preloaded stands in the system prompt.
             Payload::SkillInvoked(skill) if skill.trigger != Some(SkillTrigger::ContextLoad) => {
@@ -318,12 +327,15 @@ impl Transcript {
         Some((Entry::Summary(vec![Part::Text(text.into())], said), open))
     }
 
-    /// The messages for a model call. Every tool call has a result, as the wires demand; images are left out for a model
-    /// that does not take them.
+    /// The messages for a model call. Every tool call has a result, as the wires demand. A model that takes no images is told
+    /// where one was left out.
     pub(crate) fn messages(&self, vision: bool) -> Vec<Message> {
         let seen = |parts: &[Part]| -> Vec<Part> {
-            let shown = parts.iter().filter(|part| vision || matches!(part, Part::Text(_)));
-            shown.cloned().collect()
+            let shown = parts.iter().map(|part| match part {
+                Part::Image(_) | Part::Document(_) if !vision => Part::Text(UNSEEN.into()),
+                part => part.clone(),
+            });
+            shown.collect()
         };
         let mut messages = Vec::with_capacity(self.entries.len() * 2);
         for entry in &self.entries {
@@ -337,7 +349,8 @@ impl Transcript {
                     for (call, outcome) in message.tool_calls.iter().zip(results) {
                         let (content, mut images) = match outcome {
                             Some(outcome) if vision => (outcome.content.clone(), outcome.images.clone()),
-                            Some(outcome) => (outcome.content.clone(), Vec::new()),
+                            Some(outcome) if outcome.images.is_empty() => (outcome.content.clone(), Vec::new()),
+                            Some(outcome) => (format!("{}\n{UNSEEN}", outcome.content).into(), Vec::new()),
                             None => (INTERRUPTED.into(), Vec::new()),
                         };
                         if call.name == "view" && !images.is_empty() {
@@ -507,6 +520,41 @@ mod tests {
             Message::Tool { content, .. } => content.to_string(),
         };
         transcript.messages(true).iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_model_that_takes_no_images_is_told_where_one_was_left_out() {
+        let image = r#"{"type":"blob","displayName":"pic.png","mimeType":"image/png","data":"aGk="}"#;
+        let mut transcript = Transcript::default();
+        transcript.fold(&event(
+            "user.message",
+            &format!(r#"{{"content":"Look","attachments":[{image}]}}"#),
+        ));
+        let parts = |vision| match transcript.messages(vision).as_slice() {
+            [Message::User(parts)] => parts.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(
+            &parts(true)[..],
+            [Part::Text(_), Part::Text(_), Part::Image(_)]
+        ));
+        match &parts(false)[..] {
+            [Part::Text(_), Part::Text(name), Part::Text(unseen)] => {
+                assert_eq!((&**name, &**unseen), ("pic.png", UNSEEN));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_model_reads_that_the_user_stopped_its_turn() {
+        for (reason, told) in [("user_initiated", true), ("remote_command", false)] {
+            let mut transcript = Transcript::default();
+            transcript.fold(&event("user.message", r#"{"content":"a"}"#));
+            transcript.fold(&event("abort", &format!(r#"{{"reason":"{reason}"}}"#)));
+            let expected = if told { vec!["a", STOPPED] } else { vec!["a"] };
+            assert_eq!(texts(&transcript), expected);
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ events! {
         tool_call_id? String = "Tool call that waits for the answer.",
         digest: String = "Identifies exactly what was asked: an answer is valid for nothing else.",
         message: String = "What was asked, in short.",
-        shown? Value = "What people were shown of a form or a plan: the data of `elicitation.requested` or `exit_plan_mode.requested`.",
+        shown? Value = "What people were shown of a form or a plan: the data of `elicitation.requested` or `exit_plan_mode.requested`; of a permission request, what a `lasting` approval covers.",
     }
 
     "lodge.answered" LodgeAnswered persisted newer

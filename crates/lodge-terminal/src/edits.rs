@@ -16,7 +16,8 @@ const AROUND: usize = 3;
 /// A line of a difference.
 #[derive(Debug, PartialEq, Eq)]
 enum Row {
-    Line(ChangeTag, String),
+    /// A line, with its number in the new file; one that goes, in the old.
+    Line(ChangeTag, usize, String),
     /// Lines that are the same are left out here.
     Gap,
 }
@@ -26,6 +27,8 @@ enum Row {
 pub(crate) struct Edit {
     pub(crate) path: String,
     rows: Vec<Row>,
+    /// Whether both sides are whole files, so that the numbers of lines mean something.
+    whole: bool,
     added: usize,
     removed: usize,
 }
@@ -45,10 +48,13 @@ impl Edit {
             (None, Some(new)) => (text(&["old_str", "old_string"]).unwrap_or_default(), new),
             (None, None) => (String::new(), text(&["file_text", "content"])?),
         };
-        Some(Self::between(path, &old, &new))
+        Some(Self {
+            whole: false,
+            ..Self::between(path, &old, &new)
+        })
     }
 
-    /// What became of a file.
+    /// What became of a whole file.
     pub(crate) fn between(path: String, old: &str, new: &str) -> Self {
         let (old, new) = (plain(old), plain(new));
         let diff = TextDiff::from_lines(&old, &new);
@@ -63,8 +69,10 @@ impl Edit {
                     ChangeTag::Delete => removed += 1,
                     ChangeTag::Equal => {}
                 }
+                let index = change.new_index().or(change.old_index()).unwrap_or(0);
                 rows.push(Row::Line(
                     change.tag(),
+                    index + 1,
                     change.value().trim_end_matches('\n').to_owned(),
                 ));
             }
@@ -72,6 +80,7 @@ impl Edit {
         Self {
             path,
             rows,
+            whole: true,
             added,
             removed,
         }
@@ -86,7 +95,7 @@ impl Edit {
     pub(crate) fn text(&self) -> String {
         let row = |row: &Row| match row {
             Row::Gap => "\n ⋮".to_owned(),
-            Row::Line(tag, text) => format!("\n{} {text}", sign(*tag)),
+            Row::Line(tag, _, text) => format!("\n{} {text}", sign(*tag)),
         };
         let rows: String = self.rows.iter().map(row).collect();
         format!("{}  +{} −{}{rows}", self.path, self.added, self.removed)
@@ -97,13 +106,18 @@ impl Edit {
         let margin = Margin::spaces(4);
         let styled = |row: &Row| match row {
             Row::Gap => (" ⋮".to_owned(), theme.dim),
-            Row::Line(tag, text) => {
+            Row::Line(tag, number, text) => {
                 let style = match tag {
                     ChangeTag::Insert => theme.added,
                     ChangeTag::Delete => theme.removed,
                     ChangeTag::Equal => theme.dim,
                 };
-                (format!("{} {text}", sign(*tag)), style)
+                let number = if self.whole {
+                    format!("{number:>4} ")
+                } else {
+                    String::new()
+                };
+                (format!("{number}{} {text}", sign(*tag)), style)
             }
         };
         let shown = self.rows.iter().take(most).map(styled);
@@ -181,8 +195,10 @@ mod tests {
             .iter()
             .map(|row| row.to_string().trim().to_owned())
             .collect();
-        assert_eq!(rows[..6], ["11", "12", "13", "- old", "+ new", "15"]);
-        assert_eq!(rows[8..10], ["⋮", "25"]);
+        // Each with its number, as both sides are whole files.
+        assert_eq!(rows[..3], ["11   11", "12   12", "13   13"]);
+        assert_eq!(rows[3..6], ["14 - old", "14 + new", "15   15"]);
+        assert_eq!(rows[8..10], ["⋮", "25   25"]);
         assert_eq!(far.counts(), (2, 2));
         assert_eq!(Edit::read("ls -l"), None);
         assert_eq!(Edit::read(r#"{"path":"b"}"#), None);

@@ -99,7 +99,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     (
         "Ctrl-F",
         Action::Search,
-        "Search the conversation; Enter and Shift-Enter find the next and previous match",
+        "Search the conversation: Enter goes on, Up or Ctrl-P goes back, Down or Ctrl-N forward",
     ),
     (
         "Ctrl-T",
@@ -118,7 +118,11 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     ("Ctrl-V", Action::PasteImage, "Attach the image on the clipboard"),
     ("Ctrl-Z", Action::Suspend, "Suspend; `fg` returns"),
     ("Ctrl-L", Action::Redraw, "Redraw the screen"),
-    ("F1", Action::Help, "Show the keys and commands"),
+    (
+        "F1",
+        Action::Help,
+        "Show the keys and commands; so does `?` in an empty editor",
+    ),
 ];
 
 /// Keys of the editor, which are those of readline.

@@ -594,9 +594,14 @@ impl Question {
             };
             let chosen = at == self.selected && focused && self.words.is_none();
             let mark = if chosen { "›" } else { " " };
-            let text = format!("{mark} {}. {tick}{}", at + 1, plain_line(&choice.label));
             let style = if chosen { theme.selected } else { theme.text };
-            rows.push(Line::styled(wrap::fit(&text, width), style));
+            // What is allowed is read whole.
+            let margin = Margin {
+                first: vec![(format!("{mark} {}. {tick}", at + 1), style)],
+                rest: vec![("     ".to_owned(), style)],
+            };
+            let label = wrap::words(&vec![(plain_line(&choice.label), style)], width, &margin);
+            rows.extend(label.into_iter().map(|row| row.style(style)));
         }
         if let Some(words) = &self.words {
             let (before, after) = words.text().split_at(words.cursor());

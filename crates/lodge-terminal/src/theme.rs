@@ -71,6 +71,7 @@ pub struct Theme {
     pub(crate) user: Style,
     pub(crate) selected: Style,
     pub(crate) found: Style,
+    pub(crate) current: Style,
 }
 
 impl Theme {
@@ -103,7 +104,8 @@ impl Theme {
                 good: text,
                 user: bold,
                 selected: turned,
-                found: turned,
+                found: under,
+                current: turned.add_modifier(Modifier::BOLD),
             };
         }
         let light = scheme == Scheme::Light;
@@ -132,6 +134,7 @@ impl Theme {
             user: text.bg(wash(236, 254)),
             selected: bold.bg(wash(24, 153)),
             found: text.bg(wash(58, 229)),
+            current: turned.add_modifier(Modifier::BOLD),
         }
     }
 }

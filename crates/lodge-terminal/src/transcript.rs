@@ -18,6 +18,8 @@ pub use entry::{failed_command, is_command};
 
 /// Blocks whose rows are kept.
 const KEPT: usize = 400;
+/// Blocks that are laid out to count matches, at each letter of a search.
+const COUNTED: usize = 300;
 
 /// A block: turn, entry, block of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -537,6 +539,35 @@ impl Transcript {
             self.forget();
         }
         false
+    }
+
+    /// Which of the rows with these words is at the top of the screen, the first being 1, and how many such rows there are. Nothing
+    /// where too much would have to be laid out to know.
+    pub(crate) fn count(&mut self, words: &str, chat: &ChatState, look: Look) -> Option<(Option<usize>, usize)> {
+        let words = words.to_lowercase();
+        let (mut at_top, mut count, mut laid_out) = (None, 0, 0);
+        let mut next = self
+            .exists(Position::FIRST)
+            .then_some(Position::FIRST)
+            .or_else(|| self.after(Position::FIRST));
+        while let Some(at) = next.filter(|_| !words.is_empty()) {
+            if self.may_have(at, chat, &words) {
+                laid_out += 1;
+                if laid_out > COUNTED {
+                    return None;
+                }
+                for (row, line) in self.block(at, chat, look).iter().enumerate() {
+                    if line.to_string().to_lowercase().contains(&words) {
+                        count += 1;
+                        let is_top = self.anchor.is_some_and(|anchor| anchor.at == at && anchor.row == row);
+                        at_top = at_top.or(is_top.then_some(count));
+                    }
+                }
+                self.forget();
+            }
+            next = self.after(at);
+        }
+        Some((at_top, count))
     }
 
     /// Whether it is worth laying a block out to look for words in it.

@@ -1,8 +1,8 @@
 //! The command line, as clap reads it.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{ArgMatches, Args, Parser, Subcommand, ValueEnum, parser::ValueSource};
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind, parser::ValueSource};
 use lodge_door::Role;
 use lodge_host::SyncPolicy;
 
@@ -15,6 +15,7 @@ use lodge_host::SyncPolicy;
 #[command(name = "lodge", version = crate::release::VERSION.as_str(), max_term_width = 100)]
 #[command(after_help = "Examples:
   lodge                          open a conversation
+  lodge \"fix the failing test\"   open a new one with this message
   lodge run \"hello\"              send one message and print the answer
   lodge setup                    set up a model
   lodge doctor                   check the configuration")]
@@ -23,11 +24,66 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) chat: ChatOptions,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// How a conversation is opened.
+#[derive(Args, Clone, Default)]
+pub(crate) struct ChatOptions {
     /// Open the conversation of a session: its id, the beginning of it, or the last one
     #[arg(long, value_name = "ID|last", num_args = 0..=1, default_missing_value = "last")]
     pub(crate) resume: Option<String>,
-    #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    /// Open the last conversation of this directory, also with a message
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub(crate) last: bool,
+    /// Open a new conversation
+    #[arg(long, conflicts_with_all = ["resume", "last"])]
+    pub(crate) new: bool,
+    /// The model for the first message (see `lodge models`)
+    #[arg(long, short)]
+    pub(crate) model: Option<String>,
+    /// What runs without approval in this session
+    #[arg(long, value_enum)]
+    pub(crate) approve: Option<ApprovalArg>,
+}
+
+impl ChatOptions {
+    /// Whether any of them is given: then a conversation is meant.
+    pub(crate) fn are_given(&self) -> bool {
+        self.resume.is_some() || self.last || self.new || self.model.is_some() || self.approve.is_some()
+    }
+
+    /// These, and what others say beside them.
+    pub(crate) fn or(self, others: Self) -> Self {
+        Self {
+            resume: self.resume.or(others.resume),
+            last: self.last || others.last,
+            new: self.new || others.new,
+            model: self.model.or(others.model),
+            approve: self.approve.or(others.approve),
+        }
+    }
+}
+
+/// Reads a command line. What is not a command and has a space in it, or stands behind `--`, is the first message of a
+/// conversation.
+pub(crate) fn read(args: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    let read = |args: &[OsString]| Cli::command().try_get_matches_from(args);
+    let error = match read(args) {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) => error,
+        other => return other,
+    };
+    let is_message = |arg: &OsString| arg == "--" || arg.to_string_lossy().trim().contains(char::is_whitespace);
+    let with_command = |at: usize| {
+        let mut args = args.to_vec();
+        args.insert(at, "chat".into());
+        read(&args).ok()
+    };
+    let mut places = (1..args.len()).filter(|at| is_message(&args[*at]));
+    places.find_map(with_command).ok_or(error)
 }
 
 /// The heading of options that every command takes. They come last, apart from a command's own.
@@ -83,6 +139,18 @@ pub(crate) enum Command {
     /// Read the models again in the running host; `lodge setup` uses it
     #[command(hide = true)]
     Reload,
+    /// Open a conversation, with a first message if you like
+    #[command(after_help = "Examples:
+  lodge chat fix the failing test
+  lodge chat --continue \"and the next one\"
+  lodge chat --approve edits \"add a dark theme\"")]
+    Chat {
+        /// The first message; it begins a new session unless --continue or --resume is given
+        #[arg(value_name = "MESSAGE")]
+        message: Vec<String>,
+        #[command(flatten)]
+        options: ChatOptions,
+    },
     /// Send one message and print the answer
     #[command(after_help = "Examples:
   lodge run \"explain this repository\"
@@ -501,6 +569,19 @@ pub(crate) enum ApprovalArg {
     None,
 }
 
+impl ApprovalArg {
+    /// Its name, here and as a setting of sessions.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Safe => "safe",
+            Self::Edits => "edits",
+            Self::All => "all",
+            Self::None => "none",
+        }
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct AttachArgs {
     /// The session: its number in the list (with --plain), its id or the beginning of it, or `last`; or a host, such as ssh://user@machine
@@ -539,6 +620,12 @@ pub(crate) struct AttachArgs {
     /// Without a session, open the last one of this directory instead of asking.
     #[arg(skip)]
     pub(crate) last_here: bool,
+    /// The first message.
+    #[arg(skip)]
+    pub(crate) message: Option<String>,
+    /// What runs without approval in the session.
+    #[arg(skip)]
+    pub(crate) approve: Option<ApprovalArg>,
 }
 
 #[derive(Subcommand)]
@@ -664,7 +751,7 @@ pub(crate) struct CheckArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::FromArgMatches as _;
 
     use super::*;
 
@@ -706,9 +793,44 @@ mod tests {
                         c => words.last_mut().expect("it begins with one").push(c),
                     }
                 }
-                let read = Cli::command().try_get_matches_from(&words);
+                let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+                let read = read(&words);
                 assert!(read.is_ok(), "{name}: {line}: {}", read.unwrap_err());
             }
+        }
+    }
+
+    #[test]
+    fn a_first_message_needs_no_command() {
+        let parsed = |line: &[&str]| {
+            let args: Vec<OsString> = std::iter::once(&"lodge").chain(line).map(Into::into).collect();
+            let cli = Cli::from_arg_matches(&read(&args)?)?;
+            match cli.command {
+                Some(Command::Chat { message, options }) => Ok((message.join(" "), options.or(cli.chat))),
+                _ => panic!("{line:?} is no message"),
+            }
+        };
+        for (line, message, new, model) in [
+            (&["fix the bug"][..], "fix the bug", false, None),
+            (&["--new", "-m", "a b", "fix the bug"], "fix the bug", true, Some("a b")),
+            (&["-m", "x", "fix the bug", "--new"], "fix the bug", true, Some("x")),
+            (&["--", "fix", "it"], "fix it", false, None),
+            (&["--new", "--", "status"], "status", true, None),
+            (&["chat", "fix"], "fix", false, None),
+        ] {
+            let (said, options) = parsed(line).unwrap_or_else(|error: clap::Error| panic!("{line:?}: {error}"));
+            assert_eq!((said.as_str(), options.new), (message, new), "{line:?}");
+            assert_eq!(options.model.as_deref(), model, "{line:?}");
+        }
+        // Whoever mistypes a command says nothing to an agent.
+        for (line, told) in [
+            (&["stauts"][..], "unrecognized subcommand 'stauts'"),
+            (&["run", "--bad", "some text"], "unexpected argument '--bad'"),
+            (&["sessions", "lst", "a b"], "unrecognized subcommand 'lst'"),
+            (&["--new", "--continue"], "cannot be used with"),
+        ] {
+            let error = parsed(line).err().unwrap_or_else(|| panic!("{line:?} is a message"));
+            assert!(error.to_string().contains(told), "{line:?}: {error}");
         }
     }
 

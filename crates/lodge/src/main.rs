@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         eprintln!("error: LODGE_HOME is empty. Unset it, or set it to a directory.");
         return ExitCode::from(2);
     }
-    let given = Cli::command().get_matches();
+    let given = cli::read(&std::env::args_os().collect::<Vec<_>>()).unwrap_or_else(|error| error.exit());
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     finish(dispatch(cli, ServeArgs::are_given(&given)))
 }
@@ -130,12 +130,16 @@ fn dispatch(cli: Cli, for_host: bool) -> Result<ExitCode> {
         None => logging::log_to_stderr(&cli.global.log_level),
     }
     match cli.command {
-        None if cli.resume.is_some() && for_host => {
-            let both = "`--resume` opens a conversation; it cannot be used with options of a host.";
+        None | Some(Command::Chat { .. }) if cli.chat.are_given() && for_host => {
+            let both = "Options of a conversation cannot be used with options of a host.";
             Cli::command().error(ErrorKind::ArgumentConflict, both).exit()
         }
-        None if cli.resume.is_some() || (is_at_terminal() && !for_host) => {
-            block_on(attach::converse(&home?, cli.resume))
+        None if cli.chat.are_given() || (is_at_terminal() && !for_host) => {
+            block_on(attach::converse(&home?, cli.chat, None))
+        }
+        Some(Command::Chat { message, options }) => {
+            let message = Some(message.join(" ")).filter(|message| !message.trim().is_empty());
+            block_on(attach::converse(&home?, options.or(cli.chat), message))
         }
         None => serve(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
         Some(Command::Serve(args)) if args.stop => block_on(launch::stop(&home?)),

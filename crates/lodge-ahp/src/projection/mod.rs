@@ -137,6 +137,8 @@ pub struct Projector {
     told: Option<String>,
     calls: HashMap<String, tools::Call>,
     questions: HashMap<String, Question>,
+    /// What an approval for longer than once covers, by the permission request that it would answer.
+    lasting: HashMap<String, String>,
     /// Questions that were answered in the turn that runs.
     answered: HashSet<String>,
     /// Which client runs the tool of this name.

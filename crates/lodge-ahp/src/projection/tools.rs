@@ -124,6 +124,9 @@ impl Projector {
                 );
             }
             Payload::LodgeQuestion(asked) if asked.kind == AskedKind::Permission => {
+                let lasting = PermissionChoice::lasting(asked).map(str::to_owned);
+                self.lasting
+                    .extend(lasting.map(|lasting| (asked.request_id.clone(), lasting)));
                 let call = asked.tool_call_id.as_ref().and_then(|id| self.calls.get_mut(id));
                 if let Some(call) = call {
                     call.asked = Some((asked.request_id.clone(), asked.message.clone()));
@@ -207,6 +210,22 @@ impl Projector {
             server: request.mcp_server_name.as_deref(),
         };
         self.start(scope, &request.tool_call_id, named, request.arguments.clone());
+        // It may be tried in the jail or wait for others, and people see meanwhile what it is.
+        let Some(call) = self.calls.get(&request.tool_call_id).filter(|call| !call.runs) else {
+            return;
+        };
+        let told = sentence(&call.name, &call.arguments, Tense::Present);
+        if let Some(turn_id) = self.running_turn(scope).filter(|_| request.arguments.is_some()) {
+            let action = ChatToolCallDeltaAction {
+                turn_id,
+                tool_call_id: request.tool_call_id.clone(),
+                meta: None,
+                // Clients of the first version want one.
+                content: Some(String::new()),
+                invocation_message: Some(told.into()),
+            };
+            self.act(scope, StateAction::ChatToolCallDelta(action));
+        }
     }
 
     /// Makes the call known and shows it. Known already: only what is new about it is kept.
@@ -291,13 +310,14 @@ impl Projector {
         if !is_known {
             call.arguments = arguments;
         }
+        let lasting = self.lasting.get(&asked.request_id).cloned();
         let action = ChatToolCallReadyAction {
             intention: intention.filter(|text| !text.is_empty()).map(str::to_owned),
             confirmation_title: Some(confirmation(request).into()),
             edits,
             editable: is_known.then_some(true),
             confirmed: None,
-            options: Some(options()),
+            options: Some(options(lasting.as_deref())),
             ..ready_action(turn_id, &id, &call)
         };
         self.act(&call.scope, StateAction::ChatToolCallReady(action));
@@ -331,10 +351,11 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
+        let lasting = self.lasting.get(&answered.request_id).cloned();
         let action = ChatToolCallReadyAction {
             intention: Some(intention).filter(|text| !KINDS.contains(&text.as_str())),
             invocation_message: asked.into(),
-            options: Some(options()),
+            options: Some(options(lasting.as_deref())),
             confirmed: None,
             ..ready_action(turn_id, id, &call)
         };
@@ -351,6 +372,7 @@ impl Projector {
     }
 
     fn permission_completed(&mut self, request_id: &str, approved: bool, by_rule: bool, feedback: Option<&str>) {
+        self.lasting.remove(request_id);
         let Some(Question::Permission { tool_call_id }) = self.questions.remove(request_id) else {
             return;
         };
@@ -590,20 +612,20 @@ fn ready_action(turn_id: String, id: &str, call: &Call) -> ChatToolCallReadyActi
 const KINDS: [&str; 8] = ["shell", "write", "read", "mcp", "url", "memory", "custom-tool", "hook"];
 
 /// What a person can choose.
-fn options() -> Vec<ConfirmationOption> {
-    let option = |choice: PermissionChoice| {
+fn options(lasting: Option<&str>) -> Vec<ConfirmationOption> {
+    let option = |(choice, label): (PermissionChoice, String)| {
         let (kind, group) = match choice {
             PermissionChoice::Deny => (ConfirmationOptionKind::Deny, 1),
             _ => (ConfirmationOptionKind::Approve, 0),
         };
         ConfirmationOption {
             id: choice.id().to_owned(),
-            label: choice.label().to_owned(),
+            label,
             kind,
             group: Some(group),
         }
     };
-    PermissionChoice::ALL.map(option).into()
+    PermissionChoice::offered(lasting).into_iter().map(option).collect()
 }
 
 /// The word that editors show an icon for.

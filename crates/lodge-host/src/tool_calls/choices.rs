@@ -1,7 +1,7 @@
 //! The answers to a permission request.
 
 use lodge_agent::PermissionDecision;
-use lodge_events::ExitPlanModeAction;
+use lodge_events::{ExitPlanModeAction, LodgeQuestion};
 use serde_json::Value;
 
 /// An answer to a permission request.
@@ -19,7 +19,7 @@ pub enum PermissionChoice {
 
 impl PermissionChoice {
     /// All choices, in the order in which they are offered.
-    pub const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::Deny];
+    const ALL: [Self; 4] = [Self::Once, Self::Session, Self::Always, Self::Deny];
 
     /// Its name on the wires.
     pub const fn id(self) -> &'static str {
@@ -31,14 +31,27 @@ impl PermissionChoice {
         }
     }
 
-    /// Its name for people.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Once => "Allow once",
-            Self::Session => "Allow for this session",
-            Self::Always => "Always allow in this project",
-            Self::Deny => "Deny",
-        }
+    /// What people can choose, with the names. `lasting` is what an approval for longer than once covers, if that is known. An
+    /// approval that would cover nothing is not offered.
+    pub fn offered(lasting: Option<&str>) -> Vec<(Self, String)> {
+        let is_offered = |choice: &Self| match choice {
+            Self::Session | Self::Always => lasting != Some(""),
+            Self::Once | Self::Deny => true,
+        };
+        let what = lasting.map(|lasting| format!(" {lasting}")).unwrap_or_default();
+        let label = |choice: Self| match choice {
+            Self::Once => "Allow once".to_owned(),
+            Self::Session => format!("Allow{what} for this session"),
+            Self::Always => format!("Always allow{what} in this project"),
+            Self::Deny => "Deny".to_owned(),
+        };
+        let offered = Self::ALL.into_iter().filter(is_offered);
+        offered.map(|choice| (choice, label(choice))).collect()
+    }
+
+    /// What an approval for longer than once covers, as the log says.
+    pub fn lasting(asked: &LodgeQuestion) -> Option<&str> {
+        asked.shown.as_ref()?["lasting"].as_str()
     }
 
     /// Parses a choice.

@@ -76,7 +76,8 @@ impl ToolKind {
             Self::Edit => Some(["Editing", "Edited"]),
             Self::Create => Some(["Creating", "Created"]),
             Self::Fetch => Some(["Fetching", "Fetched"]),
-            Self::Skill | Self::Question | Self::Plan | Self::Other => None,
+            Self::Question => Some(["Asking", "Asked"]),
+            Self::Skill | Self::Plan | Self::Other => None,
         }
     }
 }
@@ -132,6 +133,9 @@ pub fn sentence(tool: &str, arguments: &Value, tense: Tense) -> String {
     let kind = ToolKind::of(tool);
     let told = |[present, past]: [&'static str; 2]| if tense == Tense::Past { past } else { present };
     let using = format!("{} {}", told(["Using", "Used"]), display_name(tool));
+    if kind == ToolKind::Plan {
+        return told(["Presenting the plan", "Presented the plan"]).to_owned();
+    }
     match (kind.verbs().map(told), subject(arguments).map(first_line)) {
         (Some(verb), Some(task)) if kind == ToolKind::Subagent => format!("{verb} {task}"),
         (Some(verb), Some(subject)) => format!("{verb} `{subject}`"),
@@ -221,6 +225,16 @@ mod tests {
             "task",
             json!({"description": "look"}),
             "Delegating look, Delegated look",
+        );
+        check(
+            "ask_user",
+            json!({"question": "Which?"}),
+            "Asking `Which?`, Asked `Which?`",
+        );
+        check(
+            "exit_plan_mode",
+            json!({"summary": "x"}),
+            "Presenting the plan, Presented the plan",
         );
         check(
             "greet_all",

@@ -141,9 +141,9 @@ async fn what_an_answer_had_said_when_it_was_stopped_stays_in_the_conversation()
         kept.as_ref().is_some_and(|kept| kept.starts_with(&seen)),
         "{seen:?}: {kept:?}"
     );
-    // Both messages, and what was said between them.
+    // Both messages, what was said between them, and that the turn was stopped.
     probe.turn("describe the request").await;
-    assert!(probe.said().contains("I was sent 3 messages"), "{}", probe.said());
+    assert!(probe.said().contains("I was sent 4 messages"), "{}", probe.said());
 }
 
 #[tokio::test]

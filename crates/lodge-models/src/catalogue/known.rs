@@ -56,7 +56,8 @@ fn last_part(name: &str) -> String {
 pub(super) fn info(id: &str, name: &str, provider: &str) -> ModelInfo {
     let last = last_part(name);
     let (window, output, vision, efforts) = known(name).map_or(
-        (128_000, 16_384, false, NO_EFFORTS),
+        // A model that takes no images says so when it gets one; an image that is left out is missed by nobody.
+        (128_000, 16_384, true, NO_EFFORTS),
         |(_, window, output, vision, efforts)| (*window, *output, *vision, *efforts),
     );
     ModelInfo {

@@ -42,6 +42,8 @@ pub(super) struct Unmeasured {
     pub(super) endpoint: Endpoint,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) limits: Arc<ProviderLimits>,
+    /// Whether it takes images, if the configuration says so.
+    pub(super) vision: Option<bool>,
     pub(super) measured: OnceLock<ModelInfo>,
 }
 
@@ -54,7 +56,7 @@ impl Model for Unmeasured {
             context_window: found.info.context_window,
             max_prompt_tokens: found.info.max_prompt_tokens,
             max_output_tokens: found.info.max_output_tokens,
-            vision: found.info.vision || self.model.info().vision,
+            vision: self.vision.unwrap_or(found.info.vision),
             ..self.model.info().clone()
         })
     }

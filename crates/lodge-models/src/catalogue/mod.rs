@@ -79,6 +79,8 @@ struct Configured {
     provider: String,
     /// Whether somebody said what it holds.
     measured: bool,
+    /// Whether it takes images, if somebody said so.
+    vision: Option<bool>,
 }
 
 /// What a provider answered when it was asked for its models.
@@ -202,6 +204,7 @@ impl Catalogue {
             sockets: false,
             provider: entry.provider,
             measured,
+            vision: entry.vision,
         });
         Ok(())
     }
@@ -332,6 +335,7 @@ impl Catalogue {
             sockets,
             provider: provider.to_owned(),
             measured: true,
+            vision: None,
         };
         let mut known = self.found.write();
         match known.iter_mut().find(|known| known.info.id == info.id) {
@@ -411,7 +415,7 @@ impl Catalogue {
         if let Some((model, endpoint)) = self.known(name) {
             let limits = self.limits.get(&model.provider).filter(|_| !model.measured);
             let reached = self.reached(model.info, &model.wire_model, endpoint.clone());
-            return Some(self.measured(reached, &model.wire_model, endpoint, limits));
+            return Some(self.measured(reached, &model.wire_model, endpoint, limits, model.vision));
         }
         if name == Rehearsal::ID {
             return Some(Arc::clone(&self.rehearsal) as Arc<dyn Model>);
@@ -445,7 +449,7 @@ impl Catalogue {
         let endpoint = self.providers[provider].clone();
         let limits = self.limits.get(provider).filter(|_| !known::is_known(wire_model));
         let reached = self.reached(info, wire_model, endpoint.clone());
-        self.measured(reached, wire_model, endpoint, limits)
+        self.measured(reached, wire_model, endpoint, limits, None)
     }
 
     /// The same model, whose provider is asked for its limits where there is somebody to ask.
@@ -455,6 +459,7 @@ impl Catalogue {
         wire_model: &str,
         endpoint: Endpoint,
         limits: Option<&Arc<ProviderLimits>>,
+        vision: Option<bool>,
     ) -> Arc<dyn Model> {
         match limits {
             None => model,
@@ -464,6 +469,7 @@ impl Catalogue {
                 endpoint,
                 transport: Arc::clone(&self.transport),
                 limits: Arc::clone(limits),
+                vision,
                 measured: OnceLock::new(),
             }),
         }

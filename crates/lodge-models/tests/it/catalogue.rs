@@ -264,7 +264,7 @@ async fn providers_are_asked_for_their_models() {
     assert_eq!(
         list,
         [
-            "here/small 4096 false []",
+            "here/small 4096 true []",
             "here/big 9000 true [\"low\"]",
             "rehearsal 128000 true [\"low\", \"medium\", \"high\"]",
         ]
@@ -340,14 +340,15 @@ async fn the_list_of_llama_cpps_server_is_read_with_the_context_that_it_serves()
         let server = ModelServer::start();
         server.set_models(llama_list(meta.clone()));
         if let Some(n_ctx) = props {
-            server.set_props(json!({"default_generation_settings": {"n_ctx": n_ctx}, "modalities": {"vision": true}}));
+            server.set_props(json!({"default_generation_settings": {"n_ctx": n_ctx}, "modalities": {"vision": false}}));
         }
         let toml = format!("[[provider]]\nname = \"llama\"\nbase_url = \"{}\"", server.openai_url());
         let catalogue = catalogue(&toml, &[]).unwrap();
         let found = catalogue.discover().await.remove(0).models.unwrap();
         assert_eq!(found[0].id, "llama/qwen.gguf");
         assert_eq!(found[0].context_window, expected, "{meta} {props:?}");
-        assert_eq!(found[0].vision, props.is_some(), "{meta} {props:?}");
+        // Only who says that it takes no images gets none.
+        assert_eq!(found[0].vision, props.is_none(), "{meta} {props:?}");
         assert!(found[0].max_output_tokens < expected);
     }
 }

@@ -7,7 +7,7 @@ use ahp::ahp_types::{
 };
 use serde_json::Value;
 
-use super::{App, Effect, overlay::Overlay};
+use super::{App, Effect, Search, overlay::Overlay};
 use crate::{
     client::mirror::{APPROVALS, APPROVALS_KEY, NO_APPROVALS, NOT_FAILED},
     plain::plain,
@@ -70,7 +70,13 @@ impl App {
             ("cancel", "") => self.cancel(),
             ("retry", "") => self.retry(),
             ("tasks", "") => self.overlay = Some(Overlay::Tasks(0)),
-            ("search", _) => self.search = Some(rest.to_owned()),
+            ("search", _) => {
+                self.search = Some(Search {
+                    words: rest.to_owned(),
+                    ..Search::default()
+                });
+                self.count_found();
+            }
             ("copy", "") => self.copy(),
             ("rename" | "title", title) if !title.is_empty() => {
                 let action = SessionTitleChangedAction {

@@ -106,8 +106,9 @@ impl App {
         match &item.attachment {
             MessageAttachment::Simple(simple) => {
                 let text = |key: &str| Some(simple.meta.as_ref()?.get(key)?.as_str()?.to_owned());
+                let hint = text("hint").unwrap_or_default();
                 Item {
-                    label: item.insert_text.trim_end().to_owned(),
+                    label: format!("{}{hint}", item.insert_text).trim_end().to_owned(),
                     detail: text("description").unwrap_or_default(),
                     insert: format!("{} ", item.insert_text.trim_end()),
                     attachment: None,

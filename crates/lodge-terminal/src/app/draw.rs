@@ -36,13 +36,18 @@ impl App {
         }
         self.transcript.follow(&self.mirror.chat.state);
         let (width, height) = (self.width, self.height);
-        let (editor, cursor) = self.editor_rows();
+        let (editor, cursor, hidden) = self.editor_rows();
         // From the foot up: status, editor, what goes on, then questions, menu and queue as far as there is room.
         let mut foot = vec![Line::default()];
-        foot.push(Line::styled("─".repeat(width), self.theme.dim));
+        let above = match hidden {
+            0 => String::new(),
+            rows => format!("── ↑ {rows} more rows "),
+        };
+        let rule = format!("{above}{}", "─".repeat(width.saturating_sub(columns(&above))));
+        foot.push(Line::styled(rule, self.theme.dim));
         let cursor_row = foot.len() + cursor.0;
         foot.extend(editor);
-        foot.push(Line::styled(self.status(width), self.theme.dim));
+        foot.push(self.status(width));
         let room = height.saturating_sub(foot.len() + 3);
         let mut above = self.queue_rows();
         if self.overlay.is_none() {
@@ -89,9 +94,10 @@ impl App {
         if rows.is_empty() && !self.mirror.is_busy() {
             rows = self.welcome();
         }
-        if let Some(query) = self.search.as_ref().filter(|query| !query.is_empty()) {
-            for row in &mut rows {
-                mark(row, query, theme.found);
+        if let Some(search) = self.search.as_ref().filter(|search| !search.words.is_empty()) {
+            for (number, row) in rows.iter_mut().enumerate() {
+                let is_current = number == 0 && matches!(search.found, Some((Some(_), _)));
+                mark(row, &search.words, if is_current { theme.current } else { theme.found });
             }
         }
         rows
@@ -121,6 +127,11 @@ impl App {
         rows
     }
 
+    /// Whether messages that wait are not sent by themselves.
+    pub(super) fn rests(&self) -> bool {
+        self.wire == Wire::Up && !self.mirror.is_busy() && !self.watches() && !self.deleted
+    }
+
     /// Whether a note has the row of the activity for itself.
     fn is_quiet(&self) -> bool {
         self.wire == Wire::Up && self.mirror.chat.state.active_turn.is_none()
@@ -135,12 +146,26 @@ impl App {
     /// What goes on, or was said last.
     fn activity(&self) -> Line<'static> {
         let theme = &self.theme;
-        if let Some(query) = &self.search {
+        if let Some(search) = &self.search {
+            // Turns that are not loaded may have more.
+            let more = if self.mirror.chat.state.turns_next_cursor.is_some() {
+                "+"
+            } else {
+                ""
+            };
+            let found = match search.found {
+                Some(_) if search.words.is_empty() => String::new(),
+                None => String::new(),
+                Some((_, 0)) => "  no match".to_owned(),
+                Some((None, count)) => format!("  {count}{more} found"),
+                Some((Some(at), count)) => format!("  {at} of {count}{more}"),
+            };
             return Line::from(vec![
                 Span::styled("Search: ", theme.accent),
-                Span::styled(plain_line(query), theme.text),
+                Span::styled(plain_line(&search.words), theme.text),
                 Span::styled("▏", theme.accent),
-                Span::styled("  Enter: next · Shift-Enter: previous · Esc: close", theme.dim),
+                Span::styled(found, theme.text),
+                Span::styled("  Enter: next · Up, Down: direction · Esc: close", theme.dim),
             ]);
         }
         if self.deleted {
@@ -151,10 +176,11 @@ impl App {
         }
         let turning = SPINNER[self.spin() % SPINNER.len()];
         if self.wire == Wire::Away {
-            let why = self
-                .trouble
-                .as_deref()
-                .unwrap_or("The host is not reachable; reconnecting…");
+            let unknown = match self.host {
+                None => "The host is not reachable; reconnecting… Enter starts it.",
+                Some(_) => "The host is not reachable; reconnecting…",
+            };
+            let why = self.trouble.as_deref().unwrap_or(unknown);
             return Line::styled(fit(&format!("{turning} {why}"), self.width), theme.warning);
         }
         let mut pieces = Vec::new();
@@ -162,13 +188,13 @@ impl App {
             let seconds = elapsed(&turn.started_at);
             let chat = self.mirror.chat.state.activity.as_ref();
             let activity = chat.or(self.mirror.session.state.activity.as_ref());
-            let word = match (activity, self.cancelling) {
-                (_, true) => "Stopping".to_owned(),
-                (Some(activity), _) if !activity.is_empty() => plain_line(activity),
-                _ if !self.panel.is_empty() => "Waiting for you".to_owned(),
-                _ => "Working".to_owned(),
-            };
-            pieces.push(format!("{turning} {word} {seconds}"));
+            pieces.push(match (activity, self.cancelling) {
+                (_, true) => format!("{turning} Stopping {seconds}"),
+                // What went on before is not what it waits for, nor how long.
+                _ if !self.panel.is_empty() => format!("{turning} Waiting for you"),
+                (Some(activity), _) if !activity.is_empty() => format!("{turning} {} {seconds}", plain_line(activity)),
+                _ => format!("{turning} Working {seconds}"),
+            });
         }
         match self.tasks().iter().filter(|task| task.works).count() {
             0 => {}
@@ -179,6 +205,10 @@ impl App {
             pieces.push("viewing a sub-agent · Esc to go back".to_owned());
         } else if self.mirror.is_busy() {
             pieces.push("Esc stops".to_owned());
+        }
+        if self.mirror.chat.state.queued_messages.iter().flatten().next().is_some() {
+            pieces.extend(self.rests().then(|| "Enter sends the queued message".to_owned()));
+            pieces.push("Alt-Up edits it, Ctrl-T lists all".to_owned());
         }
         if !self.panel.is_empty() && !self.panel.focused {
             pieces.push(match self.panel.len() {
@@ -235,6 +265,11 @@ impl App {
             .max()
             .unwrap_or(0)
             .min(self.width / 2);
+        let count = menu.items.len();
+        let more = (count > MENU_ROWS).then(|| {
+            let text = format!("  {}–{} of {count}", first + 1, first + MENU_ROWS);
+            Line::styled(text, self.theme.dim)
+        });
         menu.items
             .iter()
             .enumerate()
@@ -257,17 +292,18 @@ impl App {
                     Span::styled(fit(&plain_line(&item.detail), room), self.theme.dim),
                 ])
             })
+            .chain(more)
             .collect()
     }
 
-    /// The rows of the editor that are shown, and the row and column of the cursor in them.
-    fn editor_rows(&self) -> (Vec<Line<'static>>, (usize, usize)) {
+    /// The rows of the editor that are shown, the row and column of the cursor in them, and how many rows are above them.
+    fn editor_rows(&self) -> (Vec<Line<'static>>, (usize, usize), usize) {
         let theme = &self.theme;
         let (rows, row, column) = self.composer.place(self.editor_width());
         if self.composer.is_empty() {
             let hint = fit("Type a message · / commands · @ files · F1 help", self.editor_width());
             let line = Line::from(vec![Span::styled("› ", theme.accent), Span::styled(hint, theme.dim)]);
-            return (vec![line], (0, 2));
+            return (vec![line], (0, 2), 0);
         }
         let most = EDITOR_ROWS.min(self.height / 3).max(1);
         let first = (row + 1).saturating_sub(most);
@@ -284,7 +320,7 @@ impl App {
                 ])
             })
             .collect();
-        (shown, (row - first, column + 2))
+        (shown, (row - first, column + 2), first)
     }
 }
 

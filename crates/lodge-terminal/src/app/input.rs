@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use ahp::ahp_types::{
     StateAction,
-    actions::{ChatPendingMessageRemovedAction, ChatTurnCancelledAction},
+    actions::{ChatPendingMessageRemovedAction, ChatTurnCancelledAction, ChatTurnStartedAction},
     state::PendingMessageKind,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{App, DELETED, Decision, Effect, Seek, Sent, Wire, overlay::Overlay};
+use super::{App, DELETED, Decision, Effect, Search, Seek, Sent, Wire, overlay::Overlay};
 use crate::{
     keys::{self, Action},
     panel::Means,
@@ -22,6 +22,8 @@ use crate::{
 const TWICE: Duration = Duration::from_secs(2);
 /// Letters that follow each other within this time are a message, not an answer.
 const BURST: Duration = Duration::from_millis(250);
+/// Lines of a paste that are shown in the editor; longer ones are folded.
+const FOLDED: usize = 20;
 /// Endings of names of images.
 const IMAGES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 
@@ -36,8 +38,8 @@ impl App {
         if action != Some(Action::Leave) {
             self.armed = None;
         }
-        if action != Some(Action::Escape) {
-            self.escaped = None;
+        if action != Some(Action::Escape) && self.escaped.take().is_some() {
+            self.note = None;
         }
         if matches!(action, Some(Action::Leave | Action::Suspend | Action::Redraw)) {
             return self.act(action, key);
@@ -65,9 +67,9 @@ impl App {
     /// Pasted text.
     pub fn paste(&mut self, text: &str) {
         self.changed = true;
-        if let Some(query) = &mut self.search {
-            query.push_str(text.lines().next().unwrap_or_default());
-            return;
+        if let Some(search) = &mut self.search {
+            search.words.push_str(text.lines().next().unwrap_or_default());
+            return self.count_found();
         }
         if let Some(overlay) = &mut self.overlay {
             return overlay.paste(text);
@@ -79,8 +81,35 @@ impl App {
         if let Some(paths) = image_paths(text) {
             return self.effects.extend(paths.into_iter().map(Effect::Attach));
         }
-        self.composer.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        if self.composer.is_empty() {
+            self.pasted.clear();
+        }
+        let text = match text.lines().count() {
+            lines if lines > FOLDED => self.fold(lines, text),
+            _ => text,
+        };
+        self.composer.insert(&text);
         self.typed();
+    }
+
+    /// Has a few words stand for a long text until it is sent or edited elsewhere. Returns the words.
+    fn fold(&mut self, lines: usize, text: String) -> String {
+        let number = match self.pasted.len() {
+            0 => String::new(),
+            others => format!(" #{}", others + 1),
+        };
+        let words = format!("[Pasted {lines} lines{number}]");
+        self.pasted.push((words.clone(), text));
+        words
+    }
+
+    /// What was typed, with the whole of what was pasted.
+    fn unfolded(&mut self, mut text: String) -> String {
+        for (words, whole) in self.pasted.drain(..) {
+            text = text.replace(&words, &whole);
+        }
+        text
     }
 
     /// The size of the screen.
@@ -90,6 +119,11 @@ impl App {
     }
 
     fn act(&mut self, action: Option<Action>, key: &KeyEvent) {
+        let inserts = self.vim.as_ref().is_none_or(|vim| vim.mode == Mode::Insert);
+        if key.code == KeyCode::Char('?') && self.composer.is_empty() && inserts {
+            self.overlay = Some(Overlay::Help(0));
+            return;
+        }
         match action {
             Some(Action::Send) => self.enter(),
             Some(Action::NewLine) => self.composer.insert("\n"),
@@ -101,7 +135,10 @@ impl App {
                     .key(&KeyEvent::new(KeyCode::Delete, KeyModifiers::NONE), self.width);
             }
             Some(Action::Suspend) => self.effects.push(Effect::Suspend),
-            Some(Action::Editor) => self.effects.push(Effect::Edit(self.composer.text().to_owned())),
+            Some(Action::Editor) => {
+                let text = self.unfolded(self.composer.text().to_owned());
+                self.effects.push(Effect::Edit(text));
+            }
             Some(Action::PasteImage) => self.effects.push(Effect::AttachCopied),
             Some(Action::PageUp) => self.scroll(-(self.page as isize)),
             Some(Action::PageDown) => self.scroll(self.page as isize),
@@ -118,7 +155,7 @@ impl App {
                 }
             }
             Some(Action::AllDetails) => self.transcript.toggle_all(),
-            Some(Action::Search) => self.search = Some(String::new()),
+            Some(Action::Search) => self.search = Some(Search::default()),
             Some(Action::Tasks) => self.overlay = Some(Overlay::Tasks(0)),
             Some(Action::Mode) => self.next_mode(),
             Some(Action::Unqueue) => self.take_back_last(),
@@ -157,7 +194,10 @@ impl App {
             return;
         }
         if self.composer.text().trim().is_empty() {
-            return;
+            return match self.wire {
+                Wire::Away => self.effects.push(Effect::StartHost { asked: true }),
+                Wire::Up => self.send_queued(),
+            };
         }
         self.menu = None;
         if self.deleted && !self.composer.text().starts_with('/') {
@@ -170,6 +210,7 @@ impl App {
             *vim = Vim::default();
         }
         let text = self.composer.take();
+        let text = self.unfolded(text);
         self.effects.push(Effect::Remember(text.clone()));
         self.entered(text.trim());
     }
@@ -293,7 +334,7 @@ impl App {
             }
             Some(Seek::Words(words)) => {
                 if self.transcript.search(&words, true, &self.mirror.chat.state, look) {
-                    return;
+                    return self.count_found();
                 }
                 match self.load_older() {
                     true => {
@@ -389,20 +430,27 @@ impl App {
     }
 
     fn search_key(&mut self, key: &KeyEvent, action: Option<Action>) -> bool {
-        let Some(query) = &mut self.search else { return false };
-        let back = match (key.code, action) {
+        let Some(search) = &mut self.search else { return false };
+        let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let control = key.modifiers == KeyModifiers::CONTROL;
+        match (key.code, action) {
             (_, Some(Action::Escape | Action::Search)) => {
                 self.search = None;
                 return true;
             }
-            (KeyCode::Enter | KeyCode::Down, _) => key.modifiers.contains(KeyModifiers::SHIFT),
-            (KeyCode::Up, _) => true,
+            (KeyCode::Enter, _) => search.onwards ^= key.modifiers.contains(KeyModifiers::SHIFT),
+            (KeyCode::Up, _) => search.onwards = false,
+            (KeyCode::Down, _) => search.onwards = true,
+            (KeyCode::Char('p'), _) if control => search.onwards = false,
+            (KeyCode::Char('n'), _) if control => search.onwards = true,
             (KeyCode::Backspace, _) => {
-                query.pop();
+                search.words.pop();
+                self.count_found();
                 return true;
             }
-            (KeyCode::Char(c), None) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
-                query.push(c);
+            (KeyCode::Char(c), None) if plain => {
+                search.words.push(c);
+                self.count_found();
                 return true;
             }
             (
@@ -419,25 +467,54 @@ impl App {
                 return false;
             }
             _ => return true,
-        };
-        let query = query.clone();
+        }
+        let (words, onwards) = (search.words.clone(), search.onwards);
         let look = Look {
             width: self.width,
             theme: &self.theme,
             output: 0,
         };
-        if query.is_empty() {
+        if words.is_empty() {
             return true;
         }
-        // Who begins at the end wants what was said before.
-        let back = back || self.transcript.is_following();
-        if back {
-            self.seek = Some(Seek::Words(query));
+        if !onwards {
+            self.seek = Some(Seek::Words(words));
             self.go_on_seeking();
-        } else if !self.transcript.search(&query, false, &self.mirror.chat.state, look) {
-            self.tell(&format!("No more matches below for {query:?}."));
+        } else if !self.transcript.search(&words, false, &self.mirror.chat.state, look) {
+            self.tell(&format!("No more matches below for {words:?}."));
         }
+        self.count_found();
         true
+    }
+
+    /// Counts the matches of the search, as far as turns are loaded.
+    pub(super) fn count_found(&mut self) {
+        let Some(search) = &mut self.search else { return };
+        let look = Look {
+            width: self.width,
+            theme: &self.theme,
+            output: 0,
+        };
+        self.transcript.follow(&self.mirror.chat.state);
+        search.found = self.transcript.count(&search.words, &self.mirror.chat.state, look);
+    }
+
+    /// Begins a turn with the first message that waits. After a turn was stopped, only the person says when.
+    fn send_queued(&mut self) {
+        let queued = self.mirror.chat.state.queued_messages.iter().flatten().next();
+        let Some(queued) = queued.filter(|_| self.rests()) else {
+            return;
+        };
+        let action = ChatTurnStartedAction {
+            turn_id: queued.id.clone(),
+            started_at: format!("{:.3}", jiff::Timestamp::now()),
+            message: queued.message.clone(),
+            queued_message_id: Some(queued.id.clone()),
+            meta: None,
+        };
+        let chat = self.mirror.chat.uri.clone();
+        self.dispatch(chat, StateAction::ChatTurnStarted(action));
+        self.transcript.follow_end();
     }
 
     fn take_back_last(&mut self) {

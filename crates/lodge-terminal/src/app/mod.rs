@@ -31,7 +31,7 @@ pub use self::{
 use self::{complete::Menu, overlay::Overlay};
 use crate::{
     client::{
-        mirror::{AppliedTo, Channel, Mirror},
+        mirror::{APPROVALS_KEY, AppliedTo, Channel, Mirror},
         outbox::{self, Outbox},
     },
     composer::Composer,
@@ -100,6 +100,11 @@ pub enum Effect {
     Redraw,
     /// Bring a model: providers, keys, a test.
     Login,
+    /// Start a host in the place of the one that is away.
+    StartHost {
+        /// Whether the person asked for just that, rather than said something.
+        asked: bool,
+    },
     /// End.
     Leave(u8),
 }
@@ -143,6 +148,16 @@ enum Seek {
     Words(String),
 }
 
+/// The words that are searched for.
+#[derive(Default)]
+struct Search {
+    words: String,
+    /// Whether matches are gone through towards the end. Who begins at the end wants what was said before.
+    onwards: bool,
+    /// Which match is at the top of the screen, the first being 1, and how many there are, as far as that is known.
+    found: Option<(Option<usize>, usize)>,
+}
+
 /// A letter that answers a question, unless another letter follows.
 struct Decision {
     /// The question that was in front.
@@ -172,11 +187,13 @@ pub struct App {
     vim: Option<Vim>,
     /// What words in the editor stand for.
     attachments: Vec<(String, MessageAttachment)>,
+    /// Long texts that were pasted, by the words that stand for them in the editor.
+    pasted: Vec<(String, String)>,
     panel: Panel,
     menu: Option<Menu>,
     completion: u64,
     overlay: Option<Overlay>,
-    search: Option<String>,
+    search: Option<Search>,
     /// What the mouse is being dragged over.
     dragged: Option<(Cell, Cell)>,
     note: Option<(String, Instant, bool)>,
@@ -218,6 +235,7 @@ impl App {
             composer: Composer::with_history(setup.history),
             vim: setup.vim.then(Vim::default),
             attachments: Vec::new(),
+            pasted: Vec::new(),
             panel: Panel::default(),
             menu: None,
             completion: 0,
@@ -488,6 +506,16 @@ impl App {
         self.composer.insert(&format!("{token} "));
         self.attachments.push((token, attachment));
         self.changed = true;
+        let answers = self.model.as_deref().or(self.mirror.model());
+        let mut models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
+        let answering = models.find(|model| Some(model.id.as_str()) == answers);
+        if let Some(model) = answering.filter(|model| model.supports_vision == Some(false)) {
+            let why = format!(
+                "{} takes no images and will not see {label}. Alt-M chooses another model.",
+                model.id
+            );
+            self.complain(&why);
+        }
     }
 
     /// Puts a text into the editor, as if typed.
@@ -500,6 +528,30 @@ impl App {
     pub fn tell(&mut self, text: &str) {
         self.note = Some((plain_line(text), Instant::now(), false));
         self.changed = true;
+    }
+
+    /// Says that this is a session from before.
+    pub fn continues(&mut self) {
+        if self.mirror.is_young() {
+            return;
+        }
+        let title = &self.mirror.session.state.title;
+        let age = match overlay::age(&self.mirror.chat.state.modified_at).as_str() {
+            "" | "now" => String::new(),
+            age => format!(" from {age} ago"),
+        };
+        self.tell(&format!("Continued: {title:?}{age}. /new starts another session."));
+    }
+
+    /// Sets the approval mode of the session.
+    pub fn approve(&mut self, mode: &str) {
+        self.configure(APPROVALS_KEY, mode.into());
+    }
+
+    /// The session, if there is something in it to come back to.
+    pub fn leaves(&self) -> Option<&str> {
+        let has_begun = !self.mirror.is_young() || self.mirror.is_busy();
+        (has_begun && !self.deleted).then_some(self.mirror.session.uri.as_str())
     }
 
     /// Says what went wrong.
@@ -571,8 +623,12 @@ impl App {
             }
         }
         message.attachments = (!attached.is_empty()).then_some(attached);
+        self.note = None;
         self.outbox.put(message, steers);
         self.transcript.follow_end();
+        if self.wire == Wire::Away {
+            self.effects.push(Effect::StartHost { asked: false });
+        }
     }
 
     fn dispatch(&mut self, channel: Uri, action: StateAction) {

@@ -213,10 +213,10 @@ impl App {
                     ' '
                 },
                 label: model.id.clone(),
-                detail: match model.max_context_window {
-                    Some(window) => format!("{}  {}k tokens", model.provider, window / 1000),
-                    None => model.provider.clone(),
-                },
+                detail: model
+                    .max_context_window
+                    .map(|window| format!("{}k tokens", window / 1000))
+                    .unwrap_or_default(),
                 pick: Pick::Setting("model", model.id.clone()),
             })
             .collect();

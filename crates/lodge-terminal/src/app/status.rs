@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 
 use ahp::ahp_types::state::{ChatOrigin, UsageInfo};
+use ratatui_core::{
+    style::Style,
+    text::{Line, Span},
+};
 use serde::Deserialize;
 
 use super::App;
@@ -106,25 +110,28 @@ impl App {
     }
 
     /// The pieces, the most important first, as many as fit.
-    pub(super) fn status(&self, width: usize) -> String {
+    pub(super) fn status(&self, width: usize) -> Line<'static> {
+        let theme = &self.theme;
         let mode = self.vim.as_ref().map(|vim| match vim.mode {
             Mode::Insert => "INSERT".to_owned(),
             Mode::Normal => "NORMAL".to_owned(),
         });
         // First, so that no screen is too narrow for it.
-        let mut pieces: Vec<String> = match self.approvals() {
-            "safe" => Vec::new(),
-            "all" => vec!["auto-approve on".to_owned()],
-            other => vec![format!("approvals: {}", plain_line(other))],
+        let (approvals, style) = match self.approvals() {
+            "safe" => (None, theme.dim),
+            "all" => (Some("auto-approve on".to_owned()), theme.error),
+            other => (Some(format!("approvals: {}", plain_line(other))), theme.warning),
         };
-        pieces.extend(mode);
+        let first: Vec<(String, Style)> = approvals.map(|text| (text, style)).into_iter().collect();
+        let mut pieces: Vec<String> = Vec::from_iter(mode);
         pieces.extend(self.host.iter().map(|name| plain_line(name)));
         let model = self.model.as_deref().or(self.mirror.model());
         pieces.push(plain_line(model.unwrap_or("no model")));
         if let Some((name, _)) = &self.agent {
             pieces.push(format!("@{}", plain_line(name)));
         }
-        pieces.push(self.setting("mode").unwrap_or("interactive").to_owned());
+        let works = self.setting("mode").unwrap_or("interactive").to_owned();
+        pieces.push(works.clone());
         pieces.extend(self.context());
         let sum = |tokens: fn(&UsageInfo) -> Option<i64>| self.usages().filter_map(tokens).sum::<i64>();
         let (read, written) = (sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens));
@@ -154,14 +161,23 @@ impl App {
             let path = shown_path(place);
             pieces.push(plain_line(path.rsplit('/').next().unwrap_or(&path)));
         }
-        let mut line = String::new();
-        for piece in pieces {
-            let between = if line.is_empty() { "" } else { " · " };
-            if columns(&line) + columns(between) + columns(&piece) > width {
+        let style_of = |piece: &String| match piece.as_str() {
+            "plan" if works == "plan" => theme.accent,
+            "autopilot" if works == "autopilot" => theme.warning,
+            _ => theme.dim,
+        };
+        let rest = pieces.into_iter().map(|piece| {
+            let style = style_of(&piece);
+            (piece, style)
+        });
+        let mut line = Line::default();
+        for (piece, style) in first.into_iter().chain(rest) {
+            let between = if line.spans.is_empty() { "" } else { " · " };
+            if line.width() + columns(between) + columns(&piece) > width {
                 break;
             }
-            line.push_str(between);
-            line.push_str(&piece);
+            line.push_span(Span::styled(between, theme.dim));
+            line.push_span(Span::styled(piece, style));
         }
         line
     }

@@ -12,7 +12,7 @@ fn mirror(turns: Value) -> Mirror {
     let root: RootState = serde_json::from_value(json!({
         "agents": [{ "provider": "lodge", "displayName": "Lodge", "description": "", "models": [
             { "id": "m-1", "provider": "x", "name": "M", "maxContextWindow": 100_000 },
-            { "id": "m-2", "provider": "x", "name": "N" },
+            { "id": "m-2", "provider": "x", "name": "N", "supportsVision": false },
         ] }],
     }))
     .unwrap();
@@ -646,4 +646,193 @@ fn a_list_of_sessions_that_comes_late_does_not_open_the_picker_again() {
     assert!(matches!(app.effects.pop(), Some(Effect::Open(None, uri)) if uri == "lodge:/other"));
     app.listed(None, summary);
     assert!(!app.shows_sessions());
+}
+
+#[test]
+fn whoever_attaches_an_image_hears_at_once_that_the_model_takes_none() {
+    let image = || -> MessageAttachment {
+        serde_json::from_value(json!({
+            "type": "embeddedResource", "label": "pic.png", "data": "", "contentType": "image/png",
+        }))
+        .unwrap()
+    };
+    for (model, told) in [("m-1", false), ("m-2", true), ("unknown", false)] {
+        let mut app = app(json!([]));
+        app.model = Some(model.into());
+        app.attached("pic.png", image());
+        let shown = screen(&mut app, 100, 20);
+        assert!(shown.contains("[pic.png]"), "{model}: {shown}");
+        assert_eq!(shown.contains("m-2 takes no images"), told, "{model}: {shown}");
+    }
+}
+
+#[test]
+fn enter_in_an_empty_editor_sends_what_was_queued_before_a_turn_was_stopped() {
+    let mut app = app(json!([turn("t1", "one", "stopped")]));
+    let queued = json!([{ "id": "q1", "message": { "text": "and then", "origin": { "kind": "user" } } }]);
+    app.mirror.chat.state.queued_messages = Some(serde_json::from_value(queued).unwrap());
+    let shown = screen(&mut app, 100, 20);
+    assert!(
+        shown.contains("Enter sends the queued message · Alt-Up edits it"),
+        "{shown}"
+    );
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let [Effect::Dispatch(_, action, Sent::Other)] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    let StateAction::ChatTurnStarted(started) = &**action else {
+        panic!("{action:?}");
+    };
+    assert_eq!(started.queued_message_id.as_deref(), Some("q1"));
+    assert_eq!(started.message.text, "and then");
+}
+
+#[test]
+fn enter_and_messages_start_a_host_in_the_place_of_one_that_is_gone() {
+    let mut app = app(json!([]));
+    app.lost();
+    assert!(screen(&mut app, 100, 20).contains("Enter starts it"));
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(
+        matches!(effects.as_slice(), [Effect::StartHost { asked: true }]),
+        "{effects:?}"
+    );
+    type_in(&mut app, "go on");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let starts = |effect: &Effect| matches!(effect, Effect::StartHost { asked: false });
+    assert!(effects.iter().any(starts), "{effects:?}");
+}
+
+#[test]
+fn a_session_from_before_is_named_and_is_left_with_its_id() {
+    let mut app = app(json!([]));
+    app.continues();
+    assert!(!screen(&mut app, 100, 20).contains("Continued"));
+    assert_eq!(app.leaves(), None, "nothing was said in it");
+    app.mirror = mirror(json!([turn("t1", "one", "two")]));
+    app.continues();
+    let shown = screen(&mut app, 100, 20);
+    assert!(shown.contains("Continued: \"T\""), "{shown}");
+    assert!(shown.contains("/new starts another session"), "{shown}");
+    assert_eq!(app.leaves(), Some("lodge:/s"));
+    app.deleted();
+    assert_eq!(app.leaves(), None);
+}
+
+#[test]
+fn a_search_keeps_its_direction_and_says_which_match_it_is_at() {
+    let turns: Vec<Value> = (0..20)
+        .map(|n| turn(&format!("t{n}"), &format!("needle {n}"), "answer\n\nmore\n\nof it"))
+        .collect();
+    let mut app = app(json!(turns));
+    screen(&mut app, 100, 20);
+    press(&mut app, KeyCode::Char('f'), KeyModifiers::CONTROL);
+    type_in(&mut app, "needlx");
+    assert!(screen(&mut app, 100, 20).contains("no match"));
+    press(&mut app, KeyCode::Backspace, KeyModifiers::NONE);
+    type_in(&mut app, "e");
+    assert!(screen(&mut app, 100, 20).contains("20 found"));
+    let mut at = |code| {
+        press(&mut app, code, KeyModifiers::NONE);
+        let shown = screen(&mut app, 100, 20);
+        let place = shown.split(" of 20").next().unwrap();
+        place
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap_or_else(|_| panic!("{shown}"))
+    };
+    let first = at(KeyCode::Enter);
+    assert_eq!(at(KeyCode::Enter), first - 1, "Enter goes on upwards");
+    assert_eq!(at(KeyCode::Enter), first - 2);
+    assert_eq!(at(KeyCode::Down), first - 1);
+    assert_eq!(at(KeyCode::Enter), first, "Enter goes on downwards");
+    assert_eq!(at(KeyCode::Up), first - 1);
+}
+
+#[test]
+fn a_long_paste_is_folded_until_it_is_sent() {
+    let long: String = (0..30).map(|n| format!("line {n}\n")).collect();
+    let mut app = app(json!([]));
+    type_in(&mut app, "see ");
+    app.paste(&long);
+    app.paste("a\nb");
+    let shown = screen(&mut app, 100, 20);
+    assert!(
+        shown.contains("see [Pasted 30 lines]a") && !shown.contains("line 29"),
+        "{shown}"
+    );
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let said = effects.iter().find_map(|effect| match effect {
+        Effect::Remember(text) => Some(text.clone()),
+        _ => None,
+    });
+    assert_eq!(said, Some(format!("see {long}a\nb")));
+    // What is above the rows of the editor is counted.
+    app.paste(&"x\n".repeat(15));
+    let shown = screen(&mut app, 100, 30);
+    assert!(shown.contains("── ↑ 8 more rows ─"), "{shown}");
+}
+
+#[test]
+fn a_question_is_what_is_waited_for_whatever_went_on_before() {
+    let mut app = app(json!([]));
+    let running = json!({
+        "id": "t", "startedAt": "2026-11-15T10:00:00.000Z", "message": { "text": "go", "origin": { "kind": "user" } },
+        "responseParts": [],
+    });
+    app.mirror.chat.state.active_turn = Some(serde_json::from_value(running).unwrap());
+    app.mirror.chat.state.activity = Some("Writes two files".into());
+    assert!(screen(&mut app, 100, 20).contains("Writes two files"));
+    ask(&mut app, &["one"]);
+    let shown = screen(&mut app, 100, 20);
+    assert!(
+        shown.contains("Waiting for you") && !shown.contains("Writes two files"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn an_opened_call_begins_with_its_whole_command_and_calls_that_never_ran_are_not_told_as_running() {
+    let command = format!("echo {}", "a ".repeat(80));
+    let call = |status: &str, extra: Value| {
+        let mut call = json!({
+            "status": status, "toolCallId": status, "toolName": "bash", "displayName": "Run command",
+            "invocationMessage": format!("Running `{command}`"), "pastTenseMessage": "Ran `echo a`",
+            "toolInput": command, "confirmed": "not-needed",
+        });
+        call.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        json!({ "kind": "toolCall", "toolCall": call })
+    };
+    let mut told = turn("t", "go", "");
+    told["responseParts"] = json!([
+        call(
+            "completed",
+            json!({ "success": true, "content": [{ "type": "text", "text": "out" }] })
+        ),
+        call("cancelled", json!({ "reason": "denied" })),
+    ]);
+    let mut app = app(json!([told]));
+    press(&mut app, KeyCode::Char('x'), KeyModifiers::CONTROL);
+    let shown = screen(&mut app, 60, 30);
+    let letters = shown
+        .lines()
+        .filter(|line| line.starts_with("    "))
+        .collect::<String>();
+    assert!(letters.matches('a').count() >= 80, "{shown}");
+    assert!(
+        shown.contains("✗ Run `echo a") && !shown.contains("✗ Running"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_question_mark_in_an_empty_editor_opens_the_help() {
+    let mut app = app(json!([]));
+    press(&mut app, KeyCode::Char('?'), KeyModifiers::NONE);
+    assert!(screen(&mut app, 100, 30).contains("Ctrl-F"));
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    type_in(&mut app, "why?");
+    assert!(screen(&mut app, 100, 30).contains("› why?"));
 }

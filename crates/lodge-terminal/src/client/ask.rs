@@ -6,9 +6,9 @@ use ahp::ahp_types::{
     StateAction, Uri,
     actions::{ChatInputCompletedAction, ChatToolCallConfirmedAction, ChatToolCallResultConfirmedAction},
     state::{
-        ChatInputAnswer, ChatInputAnswerValue, ChatInputRequest, ChatInputResponseKind, ConfirmationOption,
-        ConfirmationOptionKind, SessionInputRequest, ToolCallCancellationReason, ToolCallConfirmationReason,
-        ToolCallConfirmationState, ToolInput,
+        ChatInputAnswer, ChatInputAnswerValue, ChatInputQuestion, ChatInputRequest, ChatInputResponseKind,
+        ConfirmationOption, ConfirmationOptionKind, SessionInputRequest, ToolCallCancellationReason,
+        ToolCallConfirmationReason, ToolCallConfirmationState, ToolInput,
     },
 };
 
@@ -384,11 +384,19 @@ pub fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind
         ChatInputResponseKind::Cancel => return "not answered".to_owned(),
         ChatInputResponseKind::Accept => {}
     }
+    let labelled = |chosen: String| {
+        let options = request.questions.iter().flatten().flat_map(|question| match question {
+            ChatInputQuestion::SingleSelect(question) => question.options.as_slice(),
+            _ => &[],
+        });
+        let mut labels = options.filter(|option| option.id == chosen);
+        labels.next().map_or(chosen.clone(), |option| option.label.clone())
+    };
     let mut answers: Vec<(&String, String)> = request
         .answers
         .iter()
         .flatten()
-        .map(|(id, answer)| (id, value(answer)))
+        .map(|(id, answer)| (id, labelled(value(answer))))
         .collect();
     answers.sort();
     match answers.as_slice() {

@@ -125,6 +125,10 @@ fn fingerprint(part: &ResponsePart) -> u64 {
         ResponsePart::Reasoning(part) => part.content.len().hash(&mut hasher),
         ResponsePart::ToolCall(part) => {
             std::mem::discriminant(&part.tool_call).hash(&mut hasher);
+            if let ToolCallState::Streaming(call) = &part.tool_call {
+                let told = call.invocation_message.as_ref();
+                told.map(|text| text.as_text()).hash(&mut hasher);
+            }
             let content = match &part.tool_call {
                 ToolCallState::Running(call) => call.content.as_deref(),
                 ToolCallState::Completed(call) => call.content.as_deref(),
@@ -393,7 +397,11 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
             ..base("●", theme.accent, call.invocation_message.as_text().to_owned())
         },
         ToolCallState::Completed(call) => {
-            let error = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
+            let of_error = |key: &str| call.error.as_ref()?.get(key)?.as_str();
+            let error = match of_error("code") {
+                Some("interrupted") => Some("stopped"),
+                _ => of_error("message"),
+            };
             Call {
                 input: inline(call.tool_input.as_ref()),
                 content: call.content.as_deref().unwrap_or_default(),
@@ -403,7 +411,7 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
                 ..match (call.success, failed_command(call)) {
                     (true, false) => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
                     (true, true) => base("✗", theme.error, call.past_tense_message.as_text().to_owned()),
-                    (false, _) => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
+                    (false, _) => base("✗", theme.error, call.past_tense_message.as_text().to_owned()),
                 }
             }
         }
@@ -417,11 +425,32 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
             Call {
                 note: Some(format!("{word}{}", why.unwrap_or_default())),
                 failed: true,
-                ..base("✗", theme.error, call.invocation_message.as_text().to_owned())
+                ..base("✗", theme.error, untold(call.invocation_message.as_text()))
             }
         }
         ToolCallState::Unknown(_) => return None,
     })
+}
+
+/// What a call was to do, which it neither does nor did: `Running …` becomes `Run …`.
+fn untold(told: &str) -> String {
+    const WORDS: [(&str, &str); 10] = [
+        ("Asking", "Ask"),
+        ("Presenting", "Present"),
+        ("Running", "Run"),
+        ("Reading", "Read"),
+        ("Searching", "Search"),
+        ("Delegating", "Delegate"),
+        ("Editing", "Edit"),
+        ("Creating", "Create"),
+        ("Fetching", "Fetch"),
+        ("Using", "Use"),
+    ];
+    let (first, rest) = told.split_once(' ').unwrap_or((told, ""));
+    match WORDS.iter().find(|(present, _)| *present == first) {
+        Some((_, plain)) => format!("{plain} {rest}"),
+        None => told.to_owned(),
+    }
 }
 
 fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
@@ -476,11 +505,9 @@ fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
         (false, false) if call.command => look.output,
         (false, false) => 0,
     };
-    if open
-        && let Some(input) = call
-            .input
-            .filter(|input| input.lines().count() > 1 || input.starts_with('{'))
-    {
+    // Who opens a call reads all of its input first.
+    let is_told = |input: &&str| wrap::columns(&plain_line(&call.what)) <= room && call.what.contains(*input);
+    if open && let Some(input) = call.input.filter(|input| !is_told(input)) {
         for line in plain(input).lines().take(OPEN_LINES) {
             rows.extend(wrap::hard(&vec![(line.to_owned(), theme.code)], look.width, &margin));
         }
@@ -509,8 +536,7 @@ fn notice(part: &ResponsePart, look: Look) -> Vec<Line<'static>> {
             rows.extend(marked("·", theme.dim, part.content.as_text(), theme.dim, look));
         }
         ResponsePart::Error(part) => {
-            let text = format!("{} ({})", part.error.message, part.error.error_type);
-            rows.extend(marked("✗", theme.error, &text, theme.error, look));
+            rows.extend(marked("✗", theme.error, &part.error.message, theme.error, look));
         }
         ResponsePart::ContentRef(part) => rows.extend(marked("·", theme.dim, &part.uri, theme.dim, look)),
         ResponsePart::InputRequest(part) => {
@@ -526,9 +552,14 @@ fn notice(part: &ResponsePart, look: Look) -> Vec<Line<'static>> {
     rows
 }
 
+fn has_text(part: &ResponsePart) -> bool {
+    matches!(part, ResponsePart::Markdown(part) if !part.content.trim().is_empty())
+}
+
 fn end(turn: Shown, look: Look) -> Vec<Line<'static>> {
     let text = match turn.end {
-        Some((TurnState::Cancelled, ..)) => "Stopped. The text so far is kept.",
+        Some((TurnState::Cancelled, ..)) if turn.parts.iter().any(has_text) => "Stopped. The text so far is kept.",
+        Some((TurnState::Cancelled, ..)) => "Stopped.",
         _ => return Vec::new(),
     };
     vec![Line::default(), Line::styled(format!("· {text}"), look.theme.warning)]

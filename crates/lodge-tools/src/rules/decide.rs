@@ -572,12 +572,9 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
             } else {
                 shell.commands.iter().collect()
             };
-            what.extend(
-                asked
-                    .into_iter()
-                    .map(|command| remembered::rule(&command.identifier, calls_of(shell, &command.identifier)))
-                    .map(RuleSubject::Command),
-            );
+            let rules =
+                |command: &ShellCommand| remembered::rules(&command.identifier, calls_of(shell, &command.identifier));
+            what.extend(asked.into_iter().flat_map(rules).map(RuleSubject::Command));
             let writes = shell.has_write_file_redirection || subject.runs_writer();
             for path in subject.files.iter().filter_map(|(places, _)| places.as_ref()).flatten() {
                 if root_of(path).is_none() || shell.has_write_file_redirection {
@@ -626,4 +623,44 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// What people would allow who allow a request for longer than once: what the rules of [`rules_for`] say. Empty where there are none.
+pub fn lasting(request: &PermissionRequest, place: &Place) -> String {
+    let here = paths::real(&place.cwd).unwrap_or_else(|_| place.cwd.clone());
+    let rules = rules_for(request, place);
+    let said = rules.iter().map(|rule| match &rule.what {
+        RuleSubject::Command(words) => remembered::described(words),
+        RuleSubject::Tool(pattern) => format!("calls of `{}`", unescaped(pattern)),
+        RuleSubject::Url(pattern) => format!("addresses below {}", pattern.trim_end_matches('*')),
+        RuleSubject::Path { glob, access } => {
+            let done = if *access == Some(Access::Read) {
+                "reads"
+            } else {
+                "edits"
+            };
+            match glob.strip_suffix("/**") {
+                Some(root) if Path::new(&unescaped(root)) == here => format!("all {done} in this directory"),
+                Some(root) => format!("all {done} in {}", unescaped(root)),
+                None => format!("{done} of {}", unescaped(glob)),
+            }
+        }
+    });
+    said.collect::<Vec<_>>().join(" and ")
+}
+
+/// A path or name as it was before `globset::escape` put its special characters into brackets.
+fn unescaped(pattern: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '[' => {
+                plain.extend(rest.next());
+                rest.next();
+            }
+            c => plain.push(c),
+        }
+    }
+    plain
 }

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use lodge_events::{PermissionResult, PermissionResultKind, PermissionRule};
 use serde::{Deserialize, Serialize};
 
-pub use decide::{decide, governs, rules_for};
+pub use decide::{decide, governs, lasting, rules_for};
 pub use pattern::Exclusions;
 
 /// What rules call it when a server asks the model.
@@ -118,7 +118,7 @@ pub enum RuleSubject {
     /// of a client's tool, `mcp-sampling/<server>`.
     Tool(String),
     /// Commands that begin with these words: `git log`, `npm run`. With options in brackets at the end, as in `npm run []` and
-    /// `make test [-j --silent]`, only this command, and with no other options; only to allow.
+    /// `make test [-j --silent]`, only this command, and with no other options. With `[=]`, only these words. Both only to allow.
     Command(String),
     /// Files that match, in the syntax of `.gitignore`.
     Path {

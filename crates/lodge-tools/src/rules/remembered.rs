@@ -14,6 +14,16 @@ const WITH_VALUE: &[(&[&str], &[&str])] = &[
     (&["cargo", "go", "git", "uv", "poetry"], &["--manifest-path", "-C", "--directory", "--project"]),
 ];
 
+/// Programs that remove, overwrite or end what they are given: who approved one call approved that one.
+#[rustfmt::skip]
+const EXACTLY: &[&str] = &[
+    "rm", "rmdir", "unlink", "shred", "mv", "dd", "truncate", "chmod", "chown", "chgrp", "kill", "pkill", "killall",
+    "git clean", "git reset",
+];
+
+/// In the place of the options: the rule holds these words and no others.
+const EXACT: &str = "=";
+
 /// A rule about commands, taken apart: the words that a command begins with, and the options that it may have, if the rule is
 /// a remembered one.
 pub(super) fn parts(rule: &str) -> (&str, Option<impl Iterator<Item = &str>>) {
@@ -24,13 +34,32 @@ pub(super) fn parts(rule: &str) -> (&str, Option<impl Iterator<Item = &str>>) {
     }
 }
 
-/// The rule that allows a command of this name again.
-pub(super) fn rule<'a>(identifier: &str, calls: impl Iterator<Item = &'a CommandSegment>) -> String {
+/// The rules that allow a command of this name again.
+pub(super) fn rules<'a>(identifier: &str, calls: impl Iterator<Item = &'a CommandSegment>) -> Vec<String> {
+    let is_exact = |names: &&str| *names == identifier || identifier.split(' ').any(|word| word == *names);
+    if EXACTLY.iter().any(is_exact) {
+        return calls
+            .map(|call| format!("{} [{EXACT}]", call.full_command_text))
+            .collect();
+    }
     let options: BTreeSet<String> = calls
         .flat_map(|call| options(identifier, &call.full_command_text))
         .collect();
     let options: Vec<String> = options.into_iter().collect();
-    format!("{identifier} [{}]", options.join(" "))
+    vec![format!("{identifier} [{}]", options.join(" "))]
+}
+
+/// What a rule allows, for people.
+pub(super) fn described(rule: &str) -> String {
+    let (words, Some(options)) = parts(rule) else {
+        return format!("commands that begin with `{rule}`");
+    };
+    let options: Vec<&str> = options.collect();
+    match options.as_slice() {
+        [EXACT] => format!("`{words}`"),
+        [] => format!("commands that begin with `{words}` (no options)"),
+        options => format!("commands that begin with `{words}` (options: `{}`)", options.join(" ")),
+    }
 }
 
 /// Whether a rule is a remembered one that allows this call.
@@ -44,7 +73,10 @@ pub(super) fn allows(rule: &str, identifier: &str, call: Option<&CommandSegment>
             .iter()
             .all(|option| known.contains(&option.as_str()))
     };
-    words == identifier && call.is_none_or(is_known)
+    match known.as_slice() {
+        [EXACT] => call.is_some_and(|call| call.full_command_text == words),
+        _ => words == identifier && call.is_none_or(is_known),
+    }
 }
 
 /// The names of a call's options.
@@ -97,6 +129,21 @@ mod tests {
             ("git commit", "git commit -m one - two", "-m"),
         ] {
             assert_eq!(options(identifier, text).join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn people_read_what_a_rule_allows() {
+        for (rule, expected) in [
+            ("npm run", "commands that begin with `npm run`"),
+            ("mkdir []", "commands that begin with `mkdir` (no options)"),
+            (
+                "make test [-j -k]",
+                "commands that begin with `make test` (options: `-j -k`)",
+            ),
+            ("rm -r a [=]", "`rm -r a`"),
+        ] {
+            assert_eq!(described(rule), expected);
         }
     }
 }

@@ -295,7 +295,7 @@ impl Full {
             // The host had no time to keep it. It is created again, unless another client already did so.
             pick::create_as(&link.client, &uri, &self.workplace).await?;
         }
-        if !missing.is_empty() && !(is_gone && was_kept) {
+        if !(missing.is_empty() || is_gone && was_kept) {
             self.app.mirror = pick::open(&link.client, root, &uri, self.turns).await?;
         }
         self.wire = Wire::Up(link);
@@ -357,9 +357,26 @@ impl Full {
             Effect::Suspend => screen.lend(suspend)?,
             Effect::Redraw => screen.painter.forget(),
             Effect::Login => self.login(screen).await?,
+            Effect::StartHost { asked } => self.start_host(asked, answers),
             Effect::Leave(code) => return Ok(Some(ExitCode::from(code))),
         }
         Ok(None)
+    }
+
+    /// Starts a host in the place of one that is gone. One that a person started and that was killed is left to them, unless
+    /// they asked for it here.
+    fn start_host(&mut self, asked: bool, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(home) = self.place.own_home() else { return };
+        let note = crate::host_file::find(&home).ok().flatten();
+        if !asked && note.is_some_and(|note| !note.background) {
+            return;
+        }
+        let answers = answers.clone();
+        tokio::spawn(async move {
+            if let Err(error) = crate::launch::ensure(&home).await {
+                let _ = answers.send(Answer::Failed(crate::describe(&error)));
+            }
+        });
     }
 
     /// Runs `lodge setup` in the terminal. The session goes on with the model that was set up.

@@ -109,8 +109,11 @@ impl LineClient {
     }
 
     /// Runs until the person leaves, or the script is over.
-    pub(super) async fn run(&mut self, first: Option<String>) -> Result<ExitCode> {
+    pub(super) async fn run(&mut self, approvals: Option<&str>, first: Option<String>) -> Result<ExitCode> {
         self.welcome()?;
+        if let Some(mode) = approvals {
+            self.approvals(Some(mode.to_owned())).await?;
+        }
         if let Some(text) = first {
             self.say(&text, false)?;
         }

@@ -50,7 +50,7 @@ use self::{
     typed::Typed,
 };
 use crate::{
-    cli::{AttachArgs, Cli, Command},
+    cli::{ApprovalArg, AttachArgs, ChatOptions, Cli, Command},
     launch, remote,
     serve::print_line,
 };
@@ -67,13 +67,15 @@ pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     }
 }
 
-/// Plain `lodge`: a conversation with the host of a home, which is started if none runs.
-pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<ExitCode> {
-    let words = ["lodge", "attach"].map(str::to_owned).into_iter().chain(session);
+/// Plain `lodge`: a conversation with the host of a home, which is started if none runs. A first message begins a new session.
+pub(crate) async fn converse(home: &Path, options: ChatOptions, message: Option<String>) -> Result<ExitCode> {
+    let is_new = options.new || message.is_some() && !options.last && options.resume.is_none();
+    let words = ["lodge", "attach"].map(str::to_owned).into_iter().chain(options.resume);
     let Some(Command::Attach(mut args)) = Cli::try_parse_from(words)?.command else {
         unreachable!("`attach` is a command");
     };
     args.last_here = true;
+    (args.new, args.model, args.approve, args.message) = (is_new, options.model, options.approve, message);
     // The way to another machine, open for as long as this runs.
     let _way = remote::open(home, &mut args).await?;
     if args.url.is_none() {
@@ -128,7 +130,8 @@ async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let root = root_of(hello)?;
     let notices = notices(&place, &root, &mut workplace);
     if !args.plain && hardware::can_draw() {
-        return Box::pin(on_whole_screen(home, args, place, workplace, me, link, root, notices)).await;
+        let joined = Joined { place, me, link, root };
+        return Box::pin(on_whole_screen(home, args, joined, workplace, notices)).await;
     }
     let mut screen = Screen::new();
     for notice in &notices {
@@ -154,7 +157,9 @@ async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     client.workplace = workplace;
     client.history = args.history;
     client.model = args.model;
-    client.run(start.first).await
+    client
+        .run(args.approve.map(ApprovalArg::name), start.first.or(args.message))
+        .await
 }
 
 /// What the person should know before the conversation. New sessions use the model that a variable here names, if the host has it.
@@ -188,17 +193,24 @@ fn version_notice(place: &Place) -> Option<String> {
     })
 }
 
+/// A host that this client is connected to.
+struct Joined {
+    place: Place,
+    /// The client's own id.
+    me: String,
+    link: Link,
+    root: RootState,
+}
+
 /// The conversation on the whole screen, with the named session or the last one of this directory.
 async fn on_whole_screen(
     home: &Path,
     args: AttachArgs,
-    place: Place,
+    joined: Joined,
     workplace: Workplace,
-    me: String,
-    link: Link,
-    root: RootState,
     notices: Vec<String>,
 ) -> Result<ExitCode> {
+    let Joined { place, me, link, root } = joined;
     let client = &link.client;
     let wanted = match (&args.session, args.new, &workplace.directory) {
         (_, true, _) => None,
@@ -206,6 +218,7 @@ async fn on_whole_screen(
         (None, _, Some(cwd)) => pick::last_in(client, cwd).await?,
         (None, _, None) => None,
     };
+    let is_continued = args.session.is_none() && wanted.is_some();
     let session = match wanted {
         Some(session) => session,
         None => pick::create(client, &root, &workplace).await?,
@@ -256,7 +269,20 @@ async fn on_whole_screen(
     if !notices.is_empty() {
         full.app.complain(&notices.join(" "));
     }
-    full.run(None).await
+    if is_continued {
+        full.app.continues();
+    }
+    if let Some(mode) = args.approve {
+        full.app.approve(mode.name());
+    }
+    let code = full.run(args.message).await?;
+    if let Some(session) = full.app.leaves() {
+        print_line(&match full.place.is_here() {
+            true => format!("To continue: lodge --resume {}", pick::short(session)),
+            false => format!("The session is {}.", pick::short(session)),
+        });
+    }
+    Ok(code)
 }
 
 /// Where new sessions work. Unless the host is on this machine, it chooses the directory.

@@ -235,8 +235,7 @@ fn approves(what: &'static str, change: Change) -> Row {
 fn asks(what: &'static str, change: Change) -> Row {
     let ahp = (On::Session, at("/config/values/autoApprove", "default"));
     let sdk = ("session.permissions.getMode", at("/mode", "manual"));
-    row(what, change, Some(ahp), Some(sdk))
-        .on_screen(|screen| pieces(screen).all(|piece| piece != "auto-approve on"))
+    row(what, change, Some(ahp), Some(sdk)).on_screen(|screen| pieces(screen).all(|piece| piece != "auto-approve on"))
 }
 
 fn title(what: &'static str, change: Change, title: &'static str) -> Row {

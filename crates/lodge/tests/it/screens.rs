@@ -180,7 +180,7 @@ fn a_write_is_approved_with_its_difference_in_view() {
         screen.until_shows("Deny, and say why");
         screen.until_shows("Esc stops");
         // The lines around the change come from the host.
-        screen.until_shows("      fn one() {}");
+        screen.until_shows("1   fn one() {}");
         look.record("approval", &screen, &home);
         screen.press("y");
         screen.until_shows("changed");

@@ -546,7 +546,11 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         (
             "rm a.txt",
-            "allow: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
+            "allow: rm a.txt\nask: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
+        ),
+        (
+            "touch a.txt",
+            "allow: touch src/lib.rs\nask: touch /etc/passwd\nask: touch $X\nask: touch .git/config",
         ),
         ("cat /etc/hosts", "allow: cat /etc/hosts\nask: cat /etc/passwd"),
         (
@@ -570,6 +574,11 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         ("mcp s/t", "allow: mcp s/t\nask: mcp s/u"),
         ("tool mine", "allow: tool mine\nask: tool other"),
+        (
+            "rm q1 && mkdir a",
+            "allow: rm q1\nallow: mkdir b\nask: rm q2\nask: rm -rf src README.md\nask: rm q1 q2\nask: mkdir -p c",
+        ),
+        ("sudo rm -r a", "allow: sudo rm -r a\nask: sudo rm -r b\nask: rm -r a"),
         (
             "sudo apt install x",
             "allow: sudo apt install y\nask: sudo rm x\nask: apt install x",
@@ -923,4 +932,28 @@ fn the_home_is_hidden_from_a_session_that_works_above_it() {
         &rules,
         "allow: read $B/home/worktrees/x/file\nexcluded: read $B/home/worktrees/y",
     );
+}
+
+#[test]
+fn people_read_what_a_lasting_approval_covers() {
+    let mut bench = bench();
+    let other = bench.root().join("other");
+    std::fs::create_dir(&other).unwrap();
+    bench.place.roots.push(other.clone());
+    let (elsewhere, edits) = (
+        format!("write {}/x", other.display()),
+        format!("all edits in {}", other.display()),
+    );
+    for (asked, expected) in [
+        ("rm -rf build", "`rm -rf build`"),
+        ("mkdir foo && cat x", "commands that begin with `mkdir` (no options)"),
+        ("write src/a.txt", "all edits in this directory"),
+        (&elsewhere, &edits),
+        ("write /etc/x[1]", "edits of /etc/x[1]"),
+        ("url https://a.org/x", "addresses below https://a.org/"),
+        ("mcp s/t", "calls of `s/t`"),
+        ("make test --eval=x", ""),
+    ] {
+        assert_eq!(lasting(&bench.request(asked), &bench.place), expected, "{asked}");
+    }
 }

@@ -187,7 +187,7 @@ impl LineClient {
     }
 
     /// Shows or chooses the approval mode.
-    async fn approvals(&mut self, wanted: Option<String>) -> Result<()> {
+    pub(super) async fn approvals(&mut self, wanted: Option<String>) -> Result<()> {
         let Some(wanted) = wanted else {
             let now = self.mirror.approvals();
             let line =
