@@ -110,7 +110,7 @@ impl Face {
         let mut model = json!({
             "type": "string",
             "title": "Model",
-            "description": "Who answers",
+            "description": "The model that answers",
             "default": models.default_model().as_str(),
             "enum": list.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(),
             "enumLabels": list.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(),

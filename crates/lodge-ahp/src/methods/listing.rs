@@ -101,8 +101,13 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
             break after;
         }
     };
+    // A session for which nobody chose a model has the default.
+    let by_default = face.host.models().default_model().as_str().to_owned();
     let spell = |(summary, model): (SessionSummary, Option<String>)| match serde_json::to_value(summary) {
-        Ok(Value::Object(line)) if seed => seed::summary(&line, model.map(|id| json!({ "id": id }))),
+        Ok(Value::Object(line)) if seed => {
+            let id = model.as_ref().unwrap_or(&by_default);
+            seed::summary(&line, Some(json!({ "id": id })))
+        }
         Ok(line) => line,
         Err(_) => Value::Null,
     };

@@ -247,7 +247,9 @@ async fn settings_change_while_a_session_runs() {
             .await;
     }
     let state = a.subscribe(&session).await["state"].clone();
-    assert_eq!(state["config"]["values"], config);
+    let mut expected = config;
+    expected["lodge.approvals"] = json!("all");
+    assert_eq!(state["config"]["values"], expected);
 }
 
 #[tokio::test]
@@ -461,7 +463,10 @@ async fn a_configuration_can_be_replaced() {
             action["type"] == "session/configChanged" && action["replace"] == true
         })
         .await;
-    assert_eq!(told["params"]["action"]["config"], json!({ "autoApprove": "default" }));
+    assert_eq!(
+        told["params"]["action"]["config"],
+        json!({ "autoApprove": "default", "lodge.approvals": "safe" })
+    );
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// What people put there for agents to read.
-const FOR_AGENTS: &[&str] = &["skills", "agents", "plugins"];
+/// What people and their clients put there for agents to read.
+const FOR_AGENTS: &[&str] = &["skills", "agents", "plugins", "ahp/plugins"];
 /// Each session keeps its files in a directory of this one.
 const SESSIONS: &str = "session-state";
 

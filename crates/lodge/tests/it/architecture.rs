@@ -211,7 +211,12 @@ fn sources(name: &str) -> Vec<(PathBuf, String)> {
 
 /// A source file without its tests.
 fn without_tests(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+    let is_of_tests = |at: usize| {
+        let item = text[at..].lines().find(|line| !line.starts_with("#["));
+        item.is_some_and(|line| line.starts_with("mod tests {"))
+    };
+    let mut marks = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at);
+    marks.find(|at| is_of_tests(*at)).map_or(text, |at| &text[..at])
 }
 
 #[test]

@@ -346,7 +346,7 @@ fn a_phone_is_paired_listed_and_revoked() {
     assert_eq!(http(&home, "GET /device", &[&cookie, &key], "").0, 401);
     let unknown = home.run(["devices", "revoke", id]);
     assert!(
-        !unknown.status.success() && unknown.stderr.contains("there is no device"),
+        !unknown.status.success() && unknown.stderr.contains("There is no device"),
         "{unknown:?}"
     );
     let wrong = home.run(["pair", "--role", "owner"]);

@@ -434,13 +434,11 @@ fn settings_at_a_command_line() -> Vec<Row> {
         "yours",
         "--mode",
         "autopilot",
-        "--yolo",
         "/rename Rug",
     ];
     vec![
         model("the model", Change::Cli(command), "yours"),
         mode("the mode", Change::Same, "autopilot"),
-        approves("the approval mode", Change::Same),
         title("the title", Change::Same, "Rug"),
     ]
 }

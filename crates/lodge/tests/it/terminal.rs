@@ -377,7 +377,7 @@ fn a_model_is_set_up_by_answering_questions() {
             ("Look for model servers", "n\r"),
             ("3. another address", "3\r"),
             ("Address, such as", address.as_str()),
-            ("Anthropic's API", "\r"),
+            ("Is this an Anthropic API?", "\r"),
             ("Key (not shown", "a-key-of-mine\r"),
             ("Number or name", "2\r"),
         ] {
