@@ -17,10 +17,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     connection::{Client, Connection, failed},
-    content, options,
+    content,
     projection::Projector,
     questions::{self, Kind, Meaning, Question},
-    sessions,
+    session_options, sessions,
     wire::{Chunk, Update},
 };
 
@@ -170,7 +170,7 @@ impl Driver {
             | Payload::SessionPermissionsChanged(_)
             | Payload::LodgeApproval(_) => {
                 if let Some(connection) = self.connection.upgrade() {
-                    let options = options::all(&connection.host(), &self.session);
+                    let options = session_options::all(&connection.host(), &self.session);
                     let update = json!({ "sessionUpdate": "config_option_update", "configOptions": options });
                     self.send(&Update::Other(update));
                 }

@@ -12,7 +12,7 @@ use crate::{
     connection::{Client, Connection, SETUP_ARGUMENT},
     content,
     driver::{CANCELLED, Command},
-    options, relay, sessions,
+    relay, session_options, sessions,
     wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
 
@@ -99,15 +99,15 @@ async fn dispatch(connection: &Arc<Connection>, method: &str, given: Value) -> R
         "session/set_mode" => {
             let SetMode { session_id, mode_id } = params(given)?;
             let (session, _) = connection.session(&session_id)?;
-            options::set_mode(&session, &mode_id).await?;
+            session_options::set_mode(&session, &mode_id).await?;
             Ok(json!({}).into())
         }
         "session/set_config_option" => {
             let set: SetConfigOption = params(given)?;
             let (session, _) = connection.session(&set.session_id)?;
             let host = connection.host();
-            options::set(&host, &session, &set.config_id, &set.value).await?;
-            Ok(json!({ "configOptions": options::all(&host, &session) }).into())
+            session_options::set(&host, &session, &set.config_id, &set.value).await?;
+            Ok(json!({ "configOptions": session_options::all(&host, &session) }).into())
         }
         _ => Err(Error::new(METHOD_NOT_FOUND, format!("There is no method `{method}`."))),
     }

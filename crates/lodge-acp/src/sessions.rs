@@ -17,8 +17,8 @@ use crate::{
     editor::Files,
     mcp,
     methods::Outcome,
-    options,
     projection::Projector,
+    session_options,
     wire::{self, ListSessions, OpenSession, SessionId, SessionNotification, Update},
 };
 
@@ -118,7 +118,8 @@ fn opened(
 ) -> Outcome {
     let session = attachment.session().clone();
     let host = connection.host();
-    let reply = json!({ "modes": options::modes(&session), "configOptions": options::all(&host, &session) });
+    let reply =
+        json!({ "modes": session_options::modes(&session), "configOptions": session_options::all(&host, &session) });
     let (driver, commands) = Driver::new(connection, client, attachment, events, projector);
     let start = Some(session.id().to_owned());
     connection.attach(session, Box::new(driver), commands, is_made);

@@ -55,10 +55,10 @@ pub struct PersistenceDifference {
     pub reason: &'static str,
 }
 
-const RE_ASKED: &str = "The seeds say ephemeral, the newest schema persists it. Request ids follow from the tool call, \
-    so after a restart an open question is asked again under the same id and nothing about it needs to be in the log.";
+const RE_ASKED: &str = "The SDK's event guide says ephemeral, the newest schema persists it. Request ids follow from the tool \
+    call, so after a restart an open question is asked again under the same id and nothing about it needs to be in the log.";
 
-/// Every type that is ephemeral in the seeds and persisted in the newest schema, with the reason to follow the seeds.
+/// Every type that is ephemeral in the SDK's event guide and persisted in the newest schema, with the reason to follow the guide.
 pub static PERSISTENCE_DIFFERENCES: &[PersistenceDifference] = &[
     PersistenceDifference {
         name: PermissionRequested::INFO.name,
@@ -78,12 +78,12 @@ pub static PERSISTENCE_DIFFERENCES: &[PersistenceDifference] = &[
     PersistenceDifference {
         name: ExternalToolCompleted::NAME,
         ephemeral: true,
-        reason: "The seeds say ephemeral; the newest schema allows the flag but does not want it, and the Copilot CLI \
-            persists it. The result is in `tool.execution_complete`, so nothing is lost.",
+        reason: "The SDK's event guide says ephemeral; the newest schema allows the flag but does not want it, and the Copilot \
+            CLI persists it. The result is in `tool.execution_complete`, so nothing is lost.",
     },
 ];
 
-/// A field that the seeds list and the newest schema, whose objects are closed, does not have.
+/// A field that the guide lists and the newest schema, whose objects are closed, does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct SeedOnlyField {
     /// Name of the event type.

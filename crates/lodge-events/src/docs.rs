@@ -21,8 +21,8 @@ Types whose names begin with `lodge.` are Lodge's own. They are beside the chain
 SDK clients receive them only if they ask for them by name. Older builds and the Copilot CLI skip them in a log, because
 they are marked `ephemeral` there.
 
-Types marked as seed are in the Copilot SDK's published guide to streaming events, which is the contract. The others come
-from the schema that newer releases of the SDK ship.
+Types marked as in the guide are in the SDK's event guide: the Copilot SDK's published guide to streaming events, which is
+the contract. The others come from the schema that newer releases of the SDK ship.
 
 ## The envelope
 
@@ -121,7 +121,7 @@ impl Names {
 
 fn overview(out: &mut String) {
     section(out, "All types at a glance");
-    out.push_str("\n| Type | Ephemeral | Seed | Meaning |\n|---|---|---|---|\n");
+    out.push_str("\n| Type | Ephemeral | In the guide | Meaning |\n|---|---|---|---|\n");
     for TypeInfo {
         name,
         ephemeral,
@@ -147,7 +147,7 @@ fn event(out: &mut String, info: &TypeInfo, names: &Names) {
     let origin = match info.in_seed {
         true => "",
         false if is_beside(info.name) => " Beside the chain.",
-        false => " Newer than the seeds.",
+        false => " Newer than the SDK's event guide.",
     };
     line(out, format_args!("\n{persistence}{origin}"));
     fields(out, info.fields, names);
@@ -210,7 +210,10 @@ fn differences(out: &mut String) {
         let here = if *ephemeral { "ephemeral" } else { "persisted" };
         line(out, format_args!("| `{name}` | {here} | {reason} |"));
     }
-    section(out, "Fields of the seeds that the newest schema does not have");
+    section(
+        out,
+        "Fields of the SDK's event guide that the newest schema does not have",
+    );
     out.push_str(
         "\nThey are read, and written beside what is there today; clients that do not know them pass over them.\n",
     );

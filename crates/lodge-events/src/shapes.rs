@@ -134,10 +134,10 @@ shapes! {
         shell_id: String = "Identifier of the shell.",
         description? String = "What it runs.",
     }
-    CompactionTokensUsed "Tokens a summary cost, by the seeds' names and by today's." {
-        input? u64 = "Input tokens, by the seeds' name.",
-        output? u64 = "Output tokens, by the seeds' name.",
-        cached_input? u64 = "Cached input tokens, by the seeds' name.",
+    CompactionTokensUsed "Tokens a summary cost, by the event guide's names and by today's." {
+        input? u64 = "Input tokens, by the event guide's name.",
+        output? u64 = "Output tokens, by the event guide's name.",
+        cached_input? u64 = "Cached input tokens, by the event guide's name.",
         input_tokens? u64 = "Input tokens.",
         output_tokens? u64 = "Output tokens.",
         cache_read_tokens? u64 = "Tokens read from the prompt cache.",

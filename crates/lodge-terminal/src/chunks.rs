@@ -1,53 +1,52 @@
-//! A growing Markdown text in pieces that can be drawn one by one. Only the last piece changes while the text grows, so an answer costs
-//! what was added to it, however long it is.
+//! Splits a growing Markdown text into pieces that are drawn separately. Only the last piece changes while the text grows, so drawing an
+//! answer costs only what was added, however long the answer is.
 
 use crate::highlight::{Colouring, Open, colouring, line};
 use crate::theme::{Scheme, Theme};
 
-/// Lines of code in one piece, and bytes of prose after which a line break is enough to begin another.
+/// The most lines of code in one piece, and the bytes of prose after which any line break begins a new piece.
 const CODE_LINES: usize = 40;
 const PROSE_BYTES: usize = 8 << 10;
 
-/// What a piece is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prose,
     Code { colouring: Colouring, open: Open },
 }
 
-/// A piece of the text. It may be empty.
+/// A piece of the text, possibly empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) kind: Kind,
-    /// It goes on with the code of the piece before.
+    /// Whether it continues the previous piece.
     pub(crate) continues: bool,
 }
 
-/// A fence of code that is open.
+/// A code fence that is not closed yet.
 #[derive(Debug, Clone, Copy)]
 struct Fence {
     mark: u8,
     length: usize,
-    /// It stands in a list or the like, so it is part of the prose.
+    /// Whether it is inside a list or a quote, and so part of the prose.
     inner: bool,
 }
 
-/// The pieces.
+/// The pieces of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     pub(crate) all: Vec<Chunk>,
-    /// Whole lines up to here are read.
+    /// All complete lines up to this offset have been read.
     read: usize,
     fence: Option<Fence>,
     lines: usize,
-    /// The last line that was read was empty.
+    /// Whether the last line that was read was empty.
     blank: bool,
 }
 
 impl Chunks {
-    /// Follows a text that has only grown.
+    /// Reads what was added to the text. Text that was read before must not have changed.
     pub(crate) fn follow(&mut self, text: &str) {
         while let Some(length) = text[self.read..].find('\n') {
             let (from, to) = (self.read, self.read + length + 1);
@@ -55,11 +54,11 @@ impl Chunks {
             self.read = to;
         }
         if self.read < text.len() {
-            // What may still become a fence is prose until its line is whole.
+            // A line that may become a fence counts as prose until it is complete.
             self.paragraph(&text[self.read..], self.read);
             self.cut(text);
         }
-        // The end of code is not shown, whether its line is whole or not.
+        // A closing fence is never shown, not even while its line is incomplete.
         let tail = text[self.read..].trim_end();
         let closes = |fence: Fence| !fence.inner && tail.bytes().all(|byte| byte == fence.mark);
         let end = match self.fence.is_some_and(closes) {
@@ -89,12 +88,12 @@ impl Chunks {
         });
     }
 
-    /// A paragraph that begins after an empty line is a piece of its own, unless it belongs to what is above it.
+    /// Begins a new piece at a paragraph after an empty line, unless the paragraph is indented and so belongs to what is above it.
     fn paragraph(&mut self, line: &str, from: usize) {
         let begins = self.blank && self.fence.is_none() && !line.starts_with([' ', '\t']) && !line.trim().is_empty();
         match self.all.last() {
             None => self.begin(from, Kind::Prose, false),
-            // The line was cut before.
+            // The line has been cut already.
             Some(last) if last.start > from => {}
             Some(last) if last.kind == Kind::Prose => {
                 let long = from - last.start > PROSE_BYTES;
@@ -102,13 +101,13 @@ impl Chunks {
                     self.begin(from, Kind::Prose, long && !begins);
                 }
             }
-            // After the end of code.
+            // The code before this line has ended.
             Some(_) if self.fence.is_none() => self.begin(from, Kind::Prose, false),
             Some(_) => {}
         }
     }
 
-    /// Cuts a line that is longer than a piece should be, between words if it has any.
+    /// Cuts a line that is too long for one piece, between words if possible.
     fn cut(&mut self, text: &str) {
         while let Some(last) = self.all.last()
             && last.kind == Kind::Prose
@@ -131,7 +130,7 @@ impl Chunks {
             if closing >= fence.length && closing == marks.len() && (fence.inner || indent < 4) {
                 self.fence = None;
                 if !fence.inner {
-                    // The fence itself is not shown: the code ends before it, and prose begins behind it.
+                    // The fence itself is not shown: code ends before it, and prose begins after it.
                     if let Some(last) = self.all.last_mut() {
                         last.end = from;
                     }
@@ -170,7 +169,7 @@ impl Chunks {
         self.cut(&text[..to]);
         self.blank = marks.is_empty();
         if self.blank && self.all.len() == 1 && self.all[0].start == from {
-            // Empty lines at the beginning are nothing.
+            // Empty lines at the beginning are skipped.
             self.all.pop();
         }
     }

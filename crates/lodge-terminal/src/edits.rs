@@ -1,4 +1,4 @@
-//! What a tool call does to a file, as a coloured difference.
+//! Shows what a tool call changes in a file, as a coloured diff.
 
 use ratatui_core::text::Line;
 use serde_json::Value;
@@ -10,10 +10,10 @@ use crate::{
     wrap::{self, Margin},
 };
 
-/// Lines around a change that are shown.
+/// The unchanged lines shown around a change.
 const AROUND: usize = 3;
 
-/// A line of a difference.
+/// A line of a diff.
 #[derive(Debug, PartialEq, Eq)]
 enum Row {
     /// A line, with its number in the new file; one that goes, in the old.
@@ -22,7 +22,7 @@ enum Row {
     Gap,
 }
 
-/// A change of a file.
+/// A change to a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) path: String,
@@ -34,7 +34,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Reads the input of a call; nothing when it changes no file that it names.
+    /// Reads the change from a call's input. None if the call does not change a file that it names.
     pub(crate) fn read(input: &str) -> Option<Self> {
         let input: Value = serde_json::from_str(input).ok()?;
         let text = |names: &[&str]| {
@@ -86,12 +86,12 @@ impl Edit {
         }
     }
 
-    /// Lines added and removed.
+    /// The numbers of added and removed lines.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.added, self.removed)
     }
 
-    /// The difference as text, the file's name first.
+    /// The diff as text, beginning with the file's name.
     pub(crate) fn text(&self) -> String {
         let row = |row: &Row| match row {
             Row::Gap => "\n ⋮".to_owned(),
@@ -101,7 +101,7 @@ impl Edit {
         format!("{}  +{} −{}{rows}", self.path, self.added, self.removed)
     }
 
-    /// The difference as rows, with a last one that says how many lines of it were left out.
+    /// The diff as rows. If it is longer than `most`, the last row says how many lines were left out.
     pub(crate) fn rows(&self, width: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
         let margin = Margin::spaces(4);
         let styled = |row: &Row| match row {
@@ -138,7 +138,7 @@ fn sign(tag: ChangeTag) -> char {
     }
 }
 
-/// What a unified difference takes away and what it puts there, with the lines around.
+/// The old and the new text of a unified diff, each with the context lines.
 fn sides(diff: &str) -> (String, String) {
     let lines = diff.lines().skip_while(|line| !line.starts_with("@@"));
     let (mut old, mut new) = (String::new(), String::new());

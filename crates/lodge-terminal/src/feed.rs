@@ -1,5 +1,5 @@
-//! One turn printed downwards, for a terminal that keeps what scrolls out of sight: what is settled is printed once, and what still
-//! changes is drawn again below it. The rows are those of the conversation on a whole screen.
+//! Prints one turn into the terminal's scrollback: rows that are final are printed once; rows that still change are redrawn below them.
+//! The rows look like those of the full-screen conversation.
 
 use ahp::{
     ahp_types::{
@@ -24,37 +24,37 @@ use crate::{
     wrap::{self, Margin},
 };
 
-/// Lines of output that stay below a command that has ended.
+/// The lines of output that are kept below a command that has ended.
 const OUTPUT_LINES: usize = 5;
 
-/// What a question is about.
+/// What is shown above a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing but its title.
+    /// Only the question's title.
     None,
-    /// A change of a file, as a unified difference.
+    /// A change to a file, as a unified diff.
     Diff(String),
-    /// A text in Markdown.
+    /// Markdown.
     Markdown(String),
 }
 
-/// The turn.
+/// A turn that is being printed.
 pub struct Feed {
     theme: Theme,
     chat: ChatState,
     transcript: Transcript,
-    /// The last block that is printed for good.
+    /// The last block that is final and printed.
     printed: Position,
-    /// Columns of the rows below that still change.
+    /// The widths, in columns, of the printed rows that still change.
     live: Vec<usize>,
-    /// Something stands above.
+    /// Whether something has been printed already.
     began: bool,
-    /// The cursor stands behind a question.
+    /// Whether the cursor is behind a question.
     asking: bool,
 }
 
 impl Feed {
-    /// A turn of which nothing is printed. Its message was typed where it is printed, so it is not shown again.
+    /// Begins a turn. Its message is not shown: the person typed it in the same terminal.
     pub fn new(scheme: Scheme) -> Self {
         Self {
             theme: Theme::new(scheme),
@@ -67,12 +67,12 @@ impl Feed {
         }
     }
 
-    /// Takes over what happened in the conversation.
+    /// Applies an action to the conversation.
     pub fn apply(&mut self, action: &StateAction) {
         apply_action_to_chat(&mut self.chat, action);
     }
 
-    /// What a terminal of this size is to print: what is settled, what still changes, and what the agent does.
+    /// The bytes to print in a terminal of this size: final rows, rows that still change, and what the agent is doing.
     pub fn frame(&mut self, (columns, rows): (u16, u16), status: Option<&str>) -> Vec<u8> {
         self.transcript.follow(&self.chat);
         let look = Look {
@@ -94,13 +94,13 @@ impl Feed {
                 Line::styled(wrap::fit(&text, look.width), self.theme.dim),
             ]);
         }
-        // What is above the screen cannot be drawn again.
+        // Rows above the screen cannot be redrawn.
         let surplus = live.len().saturating_sub(usize::from(rows).saturating_sub(1).max(1));
         live.drain(..surplus);
         self.draw(columns, tail.settled, &live)
     }
 
-    /// Prints what still changes as it is now: nothing more comes.
+    /// Prints the remaining rows as they are: the turn has ended.
     pub fn finish(&mut self, size: (u16, u16)) -> Vec<u8> {
         let mut bytes = self.frame(size, None);
         if !self.live.is_empty() {
@@ -110,7 +110,7 @@ impl Feed {
         bytes
     }
 
-    /// Prints lines beside the conversation.
+    /// Prints lines that are not part of the conversation.
     pub fn note(&mut self, columns: u16, text: &str) -> Vec<u8> {
         let text = plain(text);
         let lines = text.lines();
@@ -125,13 +125,13 @@ impl Feed {
         self.draw(columns, rows, &[])
     }
 
-    /// Prints a text in Markdown.
+    /// Prints Markdown.
     pub fn page(&mut self, columns: u16, text: &str) -> Vec<u8> {
         let rows = markdown::prose(&plain(text), usize::from(columns), &self.theme);
         self.draw(columns, rows, &[])
     }
 
-    /// Prints a question; the cursor waits behind it.
+    /// Prints a question and leaves the cursor behind it.
     pub fn question(&mut self, columns: u16, title: &str, body: &Body, prompt: &str) -> Vec<u8> {
         let width = usize::from(columns);
         let mut rows = vec![Line::default()];
@@ -142,7 +142,7 @@ impl Feed {
         match body {
             Body::None => {}
             Body::Diff(text) => {
-                // The names in front of the first change are in the title.
+                // The file names before the first change are in the title.
                 let changes = text.find("\n@@").map_or(text.as_str(), |at| &text[at + 1..]);
                 let (text, colouring) = (plain(changes), highlight::Colouring::Diff);
                 rows.extend(markdown::code(&text, colouring, Open::default(), width, &self.theme));
@@ -158,7 +158,7 @@ impl Feed {
         bytes
     }
 
-    /// The person typed a line, and the terminal showed it.
+    /// Notes that the person typed a line, which the terminal showed.
     pub fn typed(&mut self) {
         if !std::mem::take(&mut self.asking) && !self.live.is_empty() {
             self.live.push(0);
@@ -180,7 +180,7 @@ impl Feed {
         if settled.is_empty() && live.is_empty() && self.live.is_empty() {
             return bytes;
         }
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = queue!(bytes, BeginSynchronizedUpdate);
         if std::mem::take(&mut self.asking) {
             bytes.extend(b"\r\n");
@@ -202,7 +202,7 @@ impl Feed {
         bytes
     }
 
-    /// Takes back what was drawn below, also when the terminal has become narrower since.
+    /// Erases the rows that still change, even if the terminal has become narrower since they were drawn.
     fn erase(&self, bytes: &mut Vec<u8>, columns: u16) {
         let columns = usize::from(columns).max(1);
         let rows: usize = self.live.iter().map(|width| width.div_ceil(columns).max(1)).sum();
@@ -217,7 +217,6 @@ impl Feed {
     }
 }
 
-/// A chat in which nothing happened.
 fn empty_chat() -> ChatState {
     ChatState {
         resource: String::new(),

@@ -1,16 +1,16 @@
-//! Colours for code: a small reader of tokens that knows comments, strings, numbers and keywords of common languages. It reads line
-//! by line and carries over what is open, so a long file costs what is visible of it.
+//! Colours code with a small tokenizer that knows comments, strings, numbers and keywords of common languages. It works line by line and
+//! carries over open comments and strings, so a long file costs only its visible part.
 
 use ratatui_core::style::Style;
 
 use crate::{theme::Theme, wrap::Pieces};
 
-/// What of a language is coloured.
+/// What is coloured in a language.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Language {
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
-    /// Strings that may go over lines.
+    /// The quotes of strings that may span lines.
     long_strings: &'static [&'static str],
     quotes: &'static str,
     keywords: &'static str,
@@ -34,7 +34,7 @@ const JAVASCRIPT: Language = Language {
 };
 
 const RUST: Language = Language {
-    // A lone quote is more often a lifetime than a character.
+    // In Rust, a single quote begins a lifetime more often than a character.
     quotes: "\"",
     keywords: " as async await box break const continue crate dyn else enum extern false fn for if impl in let loop match mod move \
         mut pub ref return self Self static struct super trait true type unsafe use where while yield ",
@@ -101,7 +101,7 @@ pub(crate) enum Colouring {
     Tokens(&'static Language),
 }
 
-/// The colouring of a language that a fence or the end of a file's name names.
+/// The colouring for the language that a code fence or a file extension names.
 pub(crate) fn colouring(name: &str) -> Colouring {
     let name = name
         .split([',', ' ', '{'])
@@ -126,7 +126,7 @@ pub(crate) fn colouring(name: &str) -> Colouring {
     })
 }
 
-/// What is open at the end of a line.
+/// A comment or string that is still open at the end of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Open {
     #[default]
@@ -135,7 +135,7 @@ pub(crate) enum Open {
     LongString(usize),
 }
 
-/// One line in colours.
+/// Colours one line.
 pub(crate) fn line(colouring: Colouring, open: &mut Open, text: &str, theme: &Theme) -> Pieces {
     match colouring {
         Colouring::None => vec![(text.to_owned(), theme.text)],
@@ -195,7 +195,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The next token: how long it is, and how it looks.
+/// The length and the style of the next token.
 fn token(language: &Language, open: &mut Open, rest: &str, after_word: bool, theme: &Theme) -> (usize, Style) {
     let first = rest.chars().next().unwrap_or(' ');
     let starts_comment = |mark: &&&str| rest.starts_with(**mark) && (**mark != "#" || !after_word);
@@ -233,7 +233,7 @@ fn token(language: &Language, open: &mut Open, rest: &str, after_word: bool, the
     (first.len_utf8(), theme.text)
 }
 
-/// The length of a string that ends in this line; of one that does not, its quote alone.
+/// The length of a string that ends in this line. If it does not end here, only the length of its quote.
 fn string_length(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {

@@ -1,65 +1,65 @@
-//! The keys: one table that the client acts by, the help shows, and docs/terminal.md is checked against.
+//! The table of keys. The client acts on it, the help shows it, and docs/terminal.md is checked against it.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key does, whatever is on the screen.
+/// What a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Sends what is typed.
+    /// Sends the typed message.
     Send,
-    /// Goes on in the next line.
+    /// Begins a new line in the editor.
     NewLine,
-    /// Closes what is open, or stops the running turn.
+    /// Closes what is open, or else stops the running turn.
     Escape,
-    /// Clears what is typed; the second one leaves.
+    /// Clears the editor; the second time, leaves.
     Leave,
-    /// Leaves when nothing is typed.
+    /// Leaves if the editor is empty.
     End,
-    /// Stops this program until the shell brings it back.
+    /// Suspends this program until the shell resumes it.
     Suspend,
-    /// Opens what is typed in an editor.
+    /// Opens the typed text in the person's own editor.
     Editor,
-    /// Attaches the image on the clipboard.
+    /// Attaches the image from the clipboard.
     PasteImage,
-    /// Scrolls.
+    /// Scrolls up by a page.
     PageUp,
-    /// Scrolls.
+    /// Scrolls down by a page.
     PageDown,
-    /// Scrolls.
+    /// Scrolls up by a line.
     LineUp,
-    /// Scrolls.
+    /// Scrolls down by a line.
     LineDown,
-    /// To the first line.
+    /// Scrolls to the first line.
     Top,
-    /// To the last line, and follow it.
+    /// Scrolls to the last line and follows it.
     Bottom,
-    /// Opens or closes the output of a tool call.
+    /// Expands or collapses the last tool call on the screen.
     Details,
-    /// Opens or closes all of them.
+    /// Expands or collapses all tool calls.
     AllDetails,
-    /// Looks for words in the conversation.
+    /// Searches the conversation.
     Search,
-    /// Shows agents, background work and the queue.
+    /// Shows sub-agents, background work and the queue.
     Tasks,
-    /// Goes from mode to mode.
+    /// Switches to the next mode.
     Mode,
-    /// Takes the last message that waits back into the editor.
+    /// Takes the last queued message back into the editor.
     Unqueue,
-    /// To the questions and back, and from one question to the next.
+    /// Moves between the editor and the questions, and from one question to the next.
     Questions,
-    /// Shows what was typed before.
+    /// Searches earlier messages.
     Earlier,
     /// Shows the sessions.
     Sessions,
     /// Shows the models.
     Models,
-    /// Draws everything anew.
+    /// Redraws the screen.
     Redraw,
     /// Shows the keys.
     Help,
 }
 
-/// The table: names of keys, what they do, and how that reads.
+/// The table: names of keys, their actions, and a description.
 pub const KEYS: &[(&str, Action, &str)] = &[
     (
         "Enter",
@@ -125,7 +125,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     ),
 ];
 
-/// Keys of the editor, which are those of readline.
+/// The editor's keys, as in readline.
 pub const EDITOR_KEYS: &[(&str, &str)] = &[
     ("Up, Down", "Move by a row; at the edge, recall earlier messages"),
     ("Ctrl-P, Ctrl-N", "Recall the previous or next message"),
@@ -154,7 +154,7 @@ pub(crate) fn action(key: &KeyEvent) -> Option<Action> {
 }
 
 fn matches(key: &KeyEvent, modifiers: KeyModifiers, code: KeyCode) -> bool {
-    // Terminals disagree on whether Shift is told beside a key that has it in itself.
+    // For a key that implies Shift, some terminals report Shift and others do not.
     let told = match key.code {
         KeyCode::BackTab => key.modifiers | KeyModifiers::SHIFT,
         _ => key.modifiers,

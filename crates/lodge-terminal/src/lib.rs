@@ -1,5 +1,5 @@
-//! What a person at a terminal sees of a session, and types into it. It knows the session as a client of the Agent Host Protocol
-//! mirrors it, and terminals; it knows nothing of connections and of where the host is.
+//! What a person at a terminal sees of a session and types into it. This crate knows sessions only as mirrored AHP state. It draws on
+//! terminals, and knows nothing about connections or where the host is.
 
 mod app;
 mod chunks;

@@ -1,4 +1,4 @@
-//! Markdown as rows of a screen.
+//! Lays out Markdown as rows.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui_core::{style::Style, text::Line};
@@ -9,10 +9,10 @@ use crate::{
     wrap::{self, Margin, Pieces, columns},
 };
 
-/// Columns that code is moved to the right.
+/// The indentation of code, in columns.
 const CODE_INDENT: usize = 2;
 
-/// Prose as rows.
+/// Lays out prose.
 pub(crate) fn prose(text: &str, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut page = Page::new(width, theme);
@@ -26,7 +26,7 @@ pub(crate) fn prose(text: &str, width: usize, theme: &Theme) -> Vec<Line<'static
     page.rows
 }
 
-/// Code as rows.
+/// Lays out code.
 pub(crate) fn code(text: &str, colouring: Colouring, open: Open, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut open = open;
     let margin = Margin::spaces(CODE_INDENT);
@@ -35,7 +35,7 @@ pub(crate) fn code(text: &str, colouring: Colouring, open: Open, width: usize, t
         .collect()
 }
 
-/// A list, and the number of its next item.
+/// A list: the number of its next item, if it is numbered.
 struct List(Option<u64>);
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ struct Page<'a> {
     styles: Vec<Style>,
     lists: Vec<List>,
     quotes: usize,
-    /// The mark of an item that has nothing yet.
+    /// The mark of an item that is still empty.
     mark: Option<String>,
     indents: Vec<usize>,
     code: Option<(Colouring, String)>,
@@ -89,7 +89,7 @@ impl<'a> Page<'a> {
         self.line.push((text.to_owned(), style));
     }
 
-    /// An empty row, unless there is one.
+    /// Adds an empty row, unless the last row is empty.
     fn gap(&mut self) {
         if self.rows.last().is_some_and(|row| row.width() > 0) {
             self.rows.push(Line::default());
@@ -134,7 +134,7 @@ impl<'a> Page<'a> {
                 let style = self.style().patch(self.theme.code);
                 self.line.push((text.into_string(), style));
             }
-            // Where a model breaks a line, it means it.
+            // Models mean the line breaks that they write.
             Event::SoftBreak | Event::HardBreak => self.end_line(),
             Event::Html(text) | Event::InlineHtml(text) => self.put(text.trim_end()),
             Event::Rule => {
@@ -274,7 +274,7 @@ impl<'a> Page<'a> {
                 self.styles.pop();
                 let Some((url, from)) = self.links.pop() else { return };
                 let shown: String = self.line.iter().skip(from).map(|(text, _)| text.as_str()).collect();
-                // A link whose words are its address needs no second one.
+                // A link whose text is its address is not shown twice.
                 if shown.trim() != url.trim_start_matches("mailto:") && !url.is_empty() {
                     self.line.push((format!(" ({url})"), self.theme.dim));
                 }
@@ -299,7 +299,7 @@ impl<'a> Page<'a> {
 }
 
 impl Table {
-    /// Columns as wide as they want, or narrower in proportion where the screen is; cells are wrapped.
+    /// Gives columns the width that they need, or, on a narrow screen, a proportional part of it. Cells are wrapped.
     fn draw(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell_width = |pieces: &Pieces| pieces.iter().map(|(text, _)| columns(text)).sum::<usize>();

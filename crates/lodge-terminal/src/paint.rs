@@ -1,4 +1,4 @@
-//! Bringing a screen to the terminal: what changed since the last one, in one write that the terminal shows at once.
+//! Sends frames to the terminal. Each is one synchronized write of the cells that changed since the last frame.
 
 use std::{
     io::{self, Write},
@@ -18,19 +18,19 @@ use ratatui_core::{
     text::Line,
 };
 
-/// The screen as the terminal has it.
+/// The screen, and what the terminal shows of it.
 pub struct Painter {
     shown: Buffer,
     next: Buffer,
-    /// What the terminal shows is not known.
+    /// Whether the contents of the terminal are unknown.
     unknown: bool,
 }
 
 impl Painter {
-    /// A screen of this size, of which nothing is known.
+    /// A screen of this size with unknown contents.
     pub fn new(width: u16, height: u16) -> Self {
         let area = Rect::new(0, 0, width, height);
-        // The theme has decided about colours; where a person chose one, NO_COLOR is overruled.
+        // The theme already decided about colours: a theme that a person chose overrides NO_COLOR.
         crossterm::style::force_color_output(true);
         Self {
             shown: Buffer::empty(area),
@@ -39,19 +39,19 @@ impl Painter {
         }
     }
 
-    /// Forgets what the terminal shows.
+    /// Has the next frame redraw everything.
     pub fn forget(&mut self) {
         self.unknown = true;
     }
 
-    /// What the terminal shows between two places, without the blank ends of rows.
+    /// The text between two cells, without trailing blanks.
     pub fn text(&self, one: (u16, u16), other: (u16, u16)) -> String {
         let mut rows = Vec::new();
         for (row, columns) in between(self.shown.area, one, other) {
             let (mut text, mut covered) = (String::new(), 0);
             for column in columns {
                 let symbol = self.shown[(column, row)].symbol();
-                // What is wide covers the cell behind it.
+                // A wide character covers the next cell, too.
                 if column >= covered {
                     text.push_str(symbol);
                     covered = column + crate::wrap::columns(symbol).max(1) as u16;
@@ -62,10 +62,10 @@ impl Painter {
         rows.join("\n")
     }
 
-    /// Draws a frame. What is written begins and ends a synchronized update.
+    /// Draws a frame, as one synchronized update.
     ///
     /// # Errors
-    /// When the terminal is gone.
+    /// If the terminal cannot be written to.
     pub fn frame(
         &mut self,
         out: &mut impl Write,
@@ -96,7 +96,7 @@ impl Painter {
     }
 }
 
-/// The cells from one place on the screen to another, row by row, as text runs.
+/// The cells between two cells in reading order: for each row, its columns.
 pub(crate) fn between(area: Rect, one: (u16, u16), other: (u16, u16)) -> impl Iterator<Item = (u16, Range<u16>)> {
     let (from, to) = match (one.1, one.0) <= (other.1, other.0) {
         true => (one, other),
@@ -132,14 +132,14 @@ fn write_cells(bytes: &mut Vec<u8>, before: &Buffer, now: &Buffer) -> io::Result
     Ok(())
 }
 
-/// A row as it is printed, with nothing of its style left behind it.
+/// A row as bytes; the style is reset at its end.
 pub(crate) fn row(bytes: &mut Vec<u8>, row: &Line) {
     let mut styled = false;
     for span in &row.spans {
         let style = row.style.patch(span.style);
         if style != Style::new() || styled {
             let colours = (style.fg.unwrap_or(Color::Reset), style.bg.unwrap_or(Color::Reset));
-            // Writing into memory does not fail.
+            // Writing to memory does not fail.
             let _ = set_style(bytes, (colours.0, colours.1, style.add_modifier));
             styled = true;
         }

@@ -1,4 +1,4 @@
-//! The questions of a session, all at once: one is in front, the others are a key away.
+//! The open questions of a session. One is in front; keys lead to the others.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ use crate::{
     wrap::{self, Margin},
 };
 
-/// Questions behind the one in front that have a row of their own.
+/// How many of the other questions get a row each.
 const OTHERS: usize = 3;
 
-/// Something that can be chosen, and what choosing it says.
+/// A choice, and its meaning.
 #[derive(Debug, Clone, PartialEq)]
 struct Choice {
     label: String,
@@ -31,15 +31,15 @@ struct Choice {
 #[derive(Debug, Clone, PartialEq)]
 enum Says {
     Verdict(Verdict),
-    /// A line that the form reads.
+    /// A line of input for the form.
     Line(String),
-    /// Words of the person's own come first.
+    /// The person types text first.
     Words,
-    /// One of several that are ticked.
+    /// One of several options that can be ticked.
     Tick(String),
 }
 
-/// What is asked about.
+/// What a question is about.
 enum Body {
     Text(String),
     Command(String),
@@ -50,39 +50,39 @@ struct Question {
     asked: Asked,
     title: String,
     body: Body,
-    /// Changes of files whose sides are at the host, until they are asked for.
+    /// Changed files whose contents are at the host and were not asked for yet.
     unread: Vec<FileEdit>,
     message: String,
     choices: Vec<Choice>,
     selected: usize,
     ticked: HashSet<usize>,
-    /// The first row of the body that is shown, and how many are below what fits.
+    /// The first visible row of the body, and the number of rows below the visible ones.
     top: usize,
     below: usize,
-    /// What is being typed, where words are wanted.
+    /// The text that is being typed, if one is wanted.
     words: Option<Composer>,
-    /// Whether a person could have seen it.
+    /// Whether it has been drawn, so that a person could have seen it.
     drawn: bool,
     complaint: Option<String>,
 }
 
-/// What a key says to a question.
+/// What a key means for a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// It chooses or edits.
+    /// It moves the selection or edits.
     Choice,
-    /// It decides by itself, and could as well be the first letter of a message.
+    /// It answers the question, but could also be the first letter of a message.
     Decision,
-    /// It is a letter of a message.
+    /// It belongs to a message.
     Message,
 }
 
-/// The questions.
+/// The open questions.
 #[derive(Default)]
 pub(crate) struct Panel {
     open: Vec<Question>,
     current: usize,
-    /// Answered here; the host has not said so yet.
+    /// Ids of questions that were answered here; the host has not confirmed the answers yet.
     answered: HashSet<String>,
     pub(crate) focused: bool,
 }
@@ -96,7 +96,7 @@ impl Panel {
         self.open.is_empty()
     }
 
-    /// Follows what the session waits for; `who` names those who ask in chats of their own. True when there is something new to answer.
+    /// Updates the questions. `who` names the sub-agents that ask in chats of their own. True if there is a new question.
     pub(crate) fn follow(&mut self, needed: &[SessionInputRequest], who: impl Fn(&str) -> Option<String>) -> bool {
         let key = |request: &SessionInputRequest| ask::key(request).map(|(key, _)| key.to_owned());
         let ids: HashSet<String> = needed.iter().filter_map(key).collect();
@@ -129,7 +129,7 @@ impl Panel {
         new
     }
 
-    /// Changes that questions are about and of which the host has both sides, each told once.
+    /// Changed files that questions are about and whose contents are at the host. Each is returned once.
     pub(crate) fn take_unread(&mut self) -> Vec<(String, Vec<FileEdit>)> {
         let unread = self.open.iter_mut().filter(|question| !question.unread.is_empty());
         unread
@@ -137,7 +137,7 @@ impl Panel {
             .collect()
     }
 
-    /// Both sides of what a question is about: unlike what the call says, they have the lines around a change.
+    /// Sets both versions of a file. Unlike the call's input, they have the lines around the change.
     pub(crate) fn show_edits(&mut self, id: &str, edits: Vec<Edit>) {
         let question = self.open.iter_mut().find(|question| question.asked.id == id);
         if let Some(question) = question.filter(|_| !edits.is_empty()) {
@@ -145,7 +145,7 @@ impl Panel {
         }
     }
 
-    /// An answer was refused, or the host is another one: questions may be open again.
+    /// Forgets which questions were answered here: an answer was refused, or another host has the session.
     pub(crate) fn refused(&mut self) {
         self.answered.clear();
     }
@@ -156,19 +156,19 @@ impl Panel {
         }
     }
 
-    /// The id of the question in front, once it was drawn.
+    /// The id of the question in front, if it has been drawn.
     pub(crate) fn front(&self) -> Option<&str> {
         let question = self.open.get(self.current).filter(|question| question.drawn)?;
         Some(&question.asked.id)
     }
 
-    /// What a key says to the question in front.
+    /// What a key means for the question in front.
     pub(crate) fn means(&self, key: &KeyEvent) -> Means {
         let question = self.open.get(self.current);
         question.map_or(Means::Message, |question| question.means(key))
     }
 
-    /// A key for the question in front; an answer when it gives one.
+    /// Handles a key for the question in front. Returns the answer, if this is one.
     pub(crate) fn key(&mut self, key: &KeyEvent) -> Option<(Uri, Box<StateAction>)> {
         let question = self.open.get_mut(self.current)?;
         let (chat, action) = question.key(key)?;
@@ -181,7 +181,7 @@ impl Panel {
         Some((chat, action))
     }
 
-    /// Pasted text. False when the question in front wants no words.
+    /// Handles pasted text. False if the question in front wants no text.
     pub(crate) fn paste(&mut self, text: &str) -> bool {
         let question = self.open.get_mut(self.current);
         let words = question.and_then(|question| question.words.as_mut());
@@ -192,7 +192,7 @@ impl Panel {
         wanted
     }
 
-    /// Whether Esc belongs to the question, because words are being typed.
+    /// Whether Esc belongs to the question, because text is being typed.
     pub(crate) fn takes_escape(&mut self) -> bool {
         let Some(question) = self.open.get_mut(self.current) else {
             return false;
@@ -200,7 +200,7 @@ impl Panel {
         !question.choices.is_empty() && question.words.take().is_some()
     }
 
-    /// Scrolls through what the question in front is about. False when all of it is on the screen.
+    /// Scrolls the body of the question in front. False if all of it is visible.
     pub(crate) fn scroll(&mut self, by: isize) -> bool {
         let question = self.open.get_mut(self.current).filter(|_| self.focused);
         let Some(question) = question.filter(|question| question.top + question.below > 0) else {
@@ -211,7 +211,7 @@ impl Panel {
         true
     }
 
-    /// The questions behind the one in front, a row each.
+    /// The other questions, a row each.
     fn others(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
         let open = self.open.iter().enumerate();
         let others: Vec<&Question> = open
@@ -229,7 +229,7 @@ impl Panel {
         rows
     }
 
-    /// The question in front, in at most so many rows.
+    /// The question in front, in at most this many rows.
     pub(crate) fn rows(&mut self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
         let many = self.open.len();
         let others = self.others(width, theme);
@@ -278,7 +278,7 @@ impl Panel {
     }
 }
 
-/// Whether a key is a letter rather than a control key.
+/// Whether a key types a character.
 fn is_letter(key: &KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
@@ -335,7 +335,7 @@ impl Question {
         Some(question)
     }
 
-    /// Puts the choices of what is asked next in place.
+    /// Sets the choices for the next part of a form.
     fn prepare(&mut self) {
         let verdict = |label: &str, verdict| Choice {
             label: label.to_owned(),
@@ -450,7 +450,7 @@ impl Question {
         if let Some(words) = &mut self.words {
             match key.code {
                 KeyCode::Enter => return self.say_words(),
-                // Nothing was answered before that could be recalled.
+                // There is no earlier answer to go back to.
                 KeyCode::Up | KeyCode::Down => {}
                 _ => drop(words.key(key, usize::MAX)),
             }
@@ -541,7 +541,7 @@ impl Question {
         None
     }
 
-    /// What it is about, on one line.
+    /// What the question is about, in one line.
     fn in_short(&self) -> String {
         match &self.body {
             Body::Text(text) | Body::Command(text) => plain_line(text.lines().next().unwrap_or_default()),
@@ -606,7 +606,7 @@ impl Question {
         if let Some(words) = &self.words {
             let (before, after) = words.text().split_at(words.cursor());
             let (before, after) = (plain_line(before), plain_line(after));
-            // Where one types is on the screen.
+            // The row in which the person types is visible.
             let room = width.saturating_sub(5);
             let skip = before.chars().count().saturating_sub(room);
             let shown: String = before.chars().skip(skip).collect();

@@ -1,12 +1,12 @@
-//! Text that cannot steer a terminal.
+//! Makes text safe to print: it cannot control the terminal.
 
-/// Text in which control characters other than line breaks and tabs are visible instead of effective.
+/// Replaces control characters, except line breaks and tabs, with visible ones.
 pub fn plain(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c,
             '\r' => '\n',
-            // Also the marks that turn text around and so can make it read as something else.
+            // This includes the marks that reverse text, which could disguise it.
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
             c if c.is_control() => '\u{fffd}',
             c => c,
@@ -14,12 +14,12 @@ pub fn plain(text: &str) -> String {
         .collect()
 }
 
-/// The same on one line, tabs as spaces.
+/// The same on one line, with tabs as spaces.
 pub fn plain_line(text: &str) -> String {
     plain(text).replace(['\n', '\t'], " ")
 }
 
-/// The beginning of a text.
+/// Shortens a text.
 pub fn shorten(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();
@@ -27,7 +27,7 @@ pub fn shorten(text: &str, longest: usize) -> String {
     text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The path in a URI, for people to read.
+/// The path of a URI, for display.
 pub fn shown_path(uri: &str) -> String {
     let path = uri.strip_prefix("file://").unwrap_or(uri);
     let mut bytes = Vec::with_capacity(path.len());

@@ -1,10 +1,10 @@
-//! Colours by what they mean. They come from the sixteen that every terminal has and lets people choose, so that they are readable
-//! on whatever background somebody likes; only what must stand on a tinted background differs between light and dark.
+//! Colours by meaning. They are among the sixteen that every terminal lets people choose, so they are readable on any background. Only what
+//! is drawn on a tinted background differs between light and dark.
 
 use ratatui_core::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 
-/// The background that colours must be readable on.
+/// The kind of background that the colours are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Scheme {
@@ -13,7 +13,7 @@ pub enum Scheme {
     Dark,
     /// Dark text on a light background.
     Light,
-    /// No colours; emphasis by weight alone.
+    /// No colours; emphasis by weight only.
     Plain,
 }
 
@@ -21,7 +21,7 @@ impl Scheme {
     /// All schemes.
     pub const ALL: [Self; 3] = [Self::Dark, Self::Light, Self::Plain];
 
-    /// The name that people choose it by.
+    /// The name by which people choose it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dark => "dark",
@@ -30,12 +30,12 @@ impl Scheme {
         }
     }
 
-    /// The scheme of a name.
+    /// The scheme with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// What the variables of a terminal say, if they do: `NO_COLOR`, then `COLORFGBG`.
+    /// The scheme that `NO_COLOR` or else `COLORFGBG` asks for, if they are set.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         if variable("NO_COLOR").is_some_and(|value| !value.is_empty()) {
             return Some(Self::Plain);
@@ -47,7 +47,7 @@ impl Scheme {
     }
 }
 
-/// Styles.
+/// The styles of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
     pub(crate) text: Style,
@@ -75,7 +75,7 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// The styles of a scheme.
+    /// Makes the styles of this scheme.
     pub fn new(scheme: Scheme) -> Self {
         let text = Style::new();
         let bold = text.add_modifier(Modifier::BOLD);

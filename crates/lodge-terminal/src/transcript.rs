@@ -1,5 +1,5 @@
-//! The conversation as rows. Nothing is laid out but what is on the screen: a place in the conversation is a block and a row in it, and
-//! scrolling goes from block to block, so a frame costs the same however long the conversation is.
+//! The conversation as rows. Only what is visible is laid out: a position is a block and a row in it, and scrolling moves from block to
+//! block. So a frame costs the same, however long the conversation is.
 
 mod entry;
 
@@ -16,12 +16,12 @@ pub(crate) use entry::said_of_call;
 use entry::{Entry, EntryKind};
 pub use entry::{failed_command, is_command};
 
-/// Blocks whose rows are kept.
+/// The most blocks whose rows are cached.
 const KEPT: usize = 400;
 /// Blocks that are laid out to count matches, at each letter of a search.
 const COUNTED: usize = 300;
 
-/// A block: turn, entry, block of the entry.
+/// A position: the indices of the turn, of the entry in it, and of the block in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Position {
     turn: usize,
@@ -38,9 +38,9 @@ impl Position {
     };
 }
 
-/// What comes after a block: rows that stay as they are, and below them rows that may change.
+/// The rows after a block: final ones, and below them those that may still change.
 pub(crate) struct Tail {
-    /// The last block of those that stay.
+    /// The last block that is final.
     pub(crate) printed: Position,
     pub(crate) settled: Vec<Line<'static>>,
     pub(crate) open: Vec<Line<'static>>,
@@ -59,7 +59,7 @@ struct TurnView {
     entries: Vec<Entry>,
 }
 
-/// A turn as the mirror has it, running or over.
+/// A turn in the mirror, running or over.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     id: &'a str,
@@ -84,7 +84,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Whether this is what the turn does right now.
+    /// Whether the turn is working on this part now.
     fn is_live(&self, what: EntryKind) -> bool {
         self.end.is_none() && matches!(what, EntryKind::Part(index) if index + 1 == self.parts.len())
     }
@@ -99,12 +99,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// How things are drawn.
+/// The settings for drawing.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a> {
     pub(crate) width: usize,
     pub(crate) theme: &'a Theme,
-    /// Lines of output below a command that has ended and is not open.
+    /// The lines of output below a collapsed command that has ended.
     pub(crate) output: usize,
 }
 
@@ -121,20 +121,20 @@ pub(crate) struct Transcript {
     cache: HashMap<(String, usize, usize), Cached>,
     frame: u64,
     width: usize,
-    /// The first row on the screen; nothing when the end is followed.
+    /// The first visible row. None while the end is followed.
     anchor: Option<Anchor>,
     top: Option<Anchor>,
     last_call: Option<String>,
-    /// Calls and thoughts that are shown the other way round than `all_open` says.
+    /// Calls and reasoning whose state is the opposite of `all_open`.
     toggled: HashSet<String>,
     all_open: bool,
-    /// Rows that are below the screen exist.
+    /// Whether there are rows below the screen.
     pub(crate) more_below: bool,
     pub(crate) at_top: bool,
 }
 
 impl Transcript {
-    /// Takes over what changed in the mirror. Turns that are over are looked at once.
+    /// Follows changes of the mirror. A turn that is over is read once.
     pub(crate) fn follow(&mut self, chat: &ChatState) {
         let same_start = match (self.turns.first(), Shown::at(chat, 0)) {
             (Some(known), Some(first)) => known.id == first.id,
@@ -150,7 +150,7 @@ impl Transcript {
             .iter()
             .position(|turn| !turn.over)
             .unwrap_or(self.turns.len());
-        // A turn in the middle that is gone moves all behind it.
+        // If a turn in the middle was removed, all later ones have moved.
         let stale = (0..self.turns.len().min(count)).rev().take(3);
         let moved = stale
             .into_iter()
@@ -171,7 +171,7 @@ impl Transcript {
         }
     }
 
-    /// Puts known turns where they are now; the others are made anew.
+    /// Moves known turns to their new positions. Other turns are read again.
     fn reorder(&mut self, chat: &ChatState) {
         let turn_of = |anchor: Option<Anchor>| anchor.map(|anchor| (self.turns[anchor.at.turn].id.clone(), anchor));
         let (anchor, top) = (turn_of(self.anchor), turn_of(self.top));
@@ -194,7 +194,7 @@ impl Transcript {
         (self.anchor, self.top) = (moved(anchor), moved(top));
     }
 
-    /// A turn that was over goes on under the same id.
+    /// Notes that a turn that was over continues under the same id.
     pub(crate) fn reopen(&mut self, id: &str) {
         if let Some(turn) = self.turns.iter_mut().rfind(|turn| turn.id == id) {
             turn.over = false;
@@ -202,7 +202,7 @@ impl Transcript {
         }
     }
 
-    /// Forgets how things were drawn: the theme is another, or what was shown is opened.
+    /// Clears the cached rows, because the theme or what is expanded has changed.
     pub(crate) fn redraw(&mut self) {
         self.cache.clear();
     }
@@ -225,7 +225,7 @@ impl Transcript {
         shown
     }
 
-    /// The rows from a place on. Fewer than wanted when the end comes before.
+    /// The rows from a position on: fewer than `height` if the conversation ends before.
     fn from(&mut self, anchor: Anchor, chat: &ChatState, look: Look, height: usize) -> Vec<Line<'static>> {
         let mut shown = Vec::with_capacity(height);
         let mut next = Some(anchor.at);
@@ -280,7 +280,7 @@ impl Transcript {
         rows.skip(surplus).collect()
     }
 
-    /// What comes after a block.
+    /// The rows after a block.
     pub(crate) fn tail(&mut self, printed: Position, chat: &ChatState, look: Look) -> Tail {
         self.frame += 1;
         let mut tail = Tail {
@@ -305,7 +305,7 @@ impl Transcript {
         tail
     }
 
-    /// Whether a block stays as it is.
+    /// Whether a block is final.
     fn is_settled(&self, at: Position, chat: &ChatState) -> bool {
         let Some(turn) = Shown::at(chat, at.turn) else {
             return true;
@@ -324,9 +324,9 @@ impl Transcript {
         }
     }
 
-    /// Scrolls by so many rows, back if negative.
+    /// Scrolls by this many rows, backwards if negative.
     pub(crate) fn scroll(&mut self, by: isize, chat: &ChatState, look: Look) {
-        // Several keys may come between two frames.
+        // Several keys may be pressed between two frames.
         let Some(mut anchor) = self.anchor.or(self.top) else {
             return;
         };
@@ -370,7 +370,7 @@ impl Transcript {
         self.anchor.is_none()
     }
 
-    /// Opens or closes the last call on the screen. False when there is none.
+    /// Expands or collapses the last call on the screen. False if there is none.
     pub(crate) fn toggle_last(&mut self) -> bool {
         let Some(id) = self.last_call.clone() else { return false };
         if !self.toggled.remove(&id) {
@@ -398,7 +398,7 @@ impl Transcript {
         }
     }
 
-    /// The rows of a block, from memory where it has not changed.
+    /// The rows of a block, from the cache if it has not changed.
     fn block(&mut self, at: Position, chat: &ChatState, look: Look) -> Arc<Vec<Line<'static>>> {
         let empty = Arc::new(Vec::new());
         let Some(turn) = Shown::at(chat, at.turn) else {
@@ -503,7 +503,7 @@ impl Transcript {
         })
     }
 
-    /// Goes to the next block that has these words, back if so wanted. False when there is none.
+    /// Scrolls to the next block with these words, or to the previous one. False if there is none.
     pub(crate) fn search(&mut self, words: &str, back: bool, chat: &ChatState, look: Look) -> bool {
         let words = words.to_lowercase();
         let Some(top) = self.top.filter(|_| !words.is_empty()) else {
@@ -574,7 +574,7 @@ impl Transcript {
     fn may_have(&self, at: Position, chat: &ChatState, words: &str) -> bool {
         let entry = &self.turns[at.turn].entries[at.entry];
         let text = Shown::at(chat, at.turn).and_then(|turn| entry.source(turn, at.block));
-        // What Markdown marks words with may stand between those that are looked for.
+        // Markdown's marks may be between the words that are searched for.
         text.is_none_or(|text| {
             text.to_lowercase()
                 .replace(['*', '_', '`'], "")
@@ -598,7 +598,7 @@ impl TurnView {
         }
         for (index, part) in turn.parts.iter().enumerate() {
             let at = index + 1;
-            // Another part in this place means that the turn was told anew.
+            // If another part is at this position, the turn was read again.
             if self.entries.get(at).is_some_and(|entry| !entry.is_for(part)) {
                 self.entries.truncate(at);
             }

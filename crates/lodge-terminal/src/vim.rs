@@ -1,4 +1,4 @@
-//! The keys of vi for the editor: what is pressed in normal mode is read as a whole command, and carried out on the editor.
+//! The keys of vi for the editor. In normal mode, keys are collected until they are a whole command, which then changes the editor.
 
 use crate::composer::Composer;
 
@@ -14,7 +14,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Default)]
 pub(crate) struct Vim {
     pub(crate) mode: Mode,
-    /// The beginning of a command.
+    /// The beginning of a command; more keys are needed.
     pending: String,
 }
 
@@ -32,7 +32,7 @@ enum Motion {
     LineEnd,
     Top,
     Bottom,
-    /// To a letter on the line, or up to it.
+    /// To a letter in the line, or up to it.
     Find(char, bool),
 }
 
@@ -64,13 +64,13 @@ enum Where {
     Above,
 }
 
-/// What keys are so far.
+/// What the keys pressed so far mean.
 #[derive(Debug, PartialEq, Eq)]
 enum Read {
-    /// The beginning of a command.
+    /// The beginning of a command; more keys are needed.
     More,
     Whole(usize, Command),
-    /// Nothing that is known.
+    /// No known command.
     Nothing,
 }
 
@@ -121,7 +121,7 @@ fn read(keys: &str) -> Read {
         None => Read::More,
         Some(again) if again == first => Read::Whole(times, Command::Lines(operator)),
         Some(next) => match motion(next, letters.as_str()) {
-            // As in vi, changing a word leaves the space behind it.
+            // As in vi, changing a word keeps the space after it.
             Ok(Some(Motion::Word)) if operator == Operator::Change => {
                 Read::Whole(times, Command::Over(operator, Motion::WordEnd))
             }
@@ -132,7 +132,7 @@ fn read(keys: &str) -> Read {
     }
 }
 
-/// A number in front, which does not begin with a zero: that is a motion.
+/// The count in front of a command. It does not begin with 0, which is a motion.
 fn number(keys: &str) -> (Option<usize>, &str) {
     let digits = keys.bytes().take_while(u8::is_ascii_digit).count();
     match keys[..digits].parse::<usize>() {
@@ -141,7 +141,7 @@ fn number(keys: &str) -> (Option<usize>, &str) {
     }
 }
 
-/// A motion; nothing when more keys belong to it.
+/// A motion. None if more keys are needed.
 fn motion(first: char, rest: &str) -> Result<Option<Motion>, ()> {
     Ok(Some(match first {
         'h' => Motion::Left,
@@ -168,7 +168,7 @@ fn motion(first: char, rest: &str) -> Result<Option<Motion>, ()> {
     }))
 }
 
-/// Letters of the same kind make a word.
+/// The kind of a character: characters of the same kind form a word.
 fn kind(letter: char) -> u8 {
     match letter {
         c if c.is_whitespace() => 0,
@@ -204,7 +204,7 @@ fn word_back(text: &str, at: usize) -> usize {
     start.map_or(0, |(at, _)| at)
 }
 
-/// The last letter of a word, that of the next one if this is one.
+/// The end of the word, or of the next word if the cursor is at the end of one.
 fn word_end(text: &str, at: usize) -> usize {
     let step = text[at..].chars().next().map_or(0, char::len_utf8);
     let rest = &text[at + step..];
@@ -220,7 +220,7 @@ fn word_end(text: &str, at: usize) -> usize {
 }
 
 impl Vim {
-    /// Esc: leaves insert mode, or what was begun. False when there is nothing to leave.
+    /// Handles Esc: leaves insert mode, or drops the command that was begun. False if there is nothing to leave.
     pub(crate) fn escape(&mut self, composer: &mut Composer) -> bool {
         let begun = !std::mem::take(&mut self.pending).is_empty();
         if self.mode == Mode::Insert {
@@ -233,7 +233,7 @@ impl Vim {
         begun
     }
 
-    /// A letter in normal mode.
+    /// Handles a key in normal mode.
     pub(crate) fn key(&mut self, letter: char, composer: &mut Composer, width: usize) {
         self.pending.push(letter);
         match read(&self.pending) {
@@ -288,7 +288,7 @@ impl Vim {
         self.apply(operator, from, end, composer);
     }
 
-    /// Whole lines, from the one of the cursor on.
+    /// Applies an operator to whole lines, beginning with the cursor's.
     fn lines(&mut self, operator: Operator, times: usize, composer: &mut Composer) {
         let text = composer.text();
         let from = composer.line_start();
@@ -296,7 +296,7 @@ impl Vim {
         for _ in 0..times {
             end = text[end..].find('\n').map_or(text.len(), |at| end + at + 1);
         }
-        // The line itself stays when it is changed; the break before the last one goes when that is deleted.
+        // Changing a line keeps its line break. Deleting the last line also deletes the line break before it.
         let (from, end) = match operator {
             Operator::Change => (from, if text[..end].ends_with('\n') { end - 1 } else { end }),
             Operator::Delete if end == text.len() && from > 0 && !text.ends_with('\n') => (from - 1, end),
@@ -347,7 +347,7 @@ impl Vim {
     }
 }
 
-/// Where a motion leads, and whether the letter there belongs to what an operator takes.
+/// The target of a motion, and whether an operator includes the character there.
 fn target(composer: &Composer, motion: Motion, times: usize) -> (usize, bool) {
     let (text, at) = (composer.text(), composer.cursor());
     let again = |step: &dyn Fn(usize) -> usize| (0..times).fold(at, |at, _| step(at));
@@ -400,7 +400,7 @@ fn target(composer: &Composer, motion: Motion, times: usize) -> (usize, bool) {
     }
 }
 
-/// Inserts what was deleted or kept; whole lines as lines of their own.
+/// Inserts the text that was deleted or yanked. Whole lines are inserted as lines.
 fn put(after: bool, times: usize, composer: &mut Composer) {
     let killed = composer.killed().to_owned();
     if killed.is_empty() {
@@ -432,7 +432,7 @@ fn put(after: bool, times: usize, composer: &mut Composer) {
 mod tests {
     use super::*;
 
-    /// What a text becomes; the cursor begins at its start.
+    /// The text after these keys. The cursor starts at its beginning.
     fn after(text: &str, keys: &str) -> (String, usize, Mode) {
         let mut composer = Composer::default();
         composer.insert(text);

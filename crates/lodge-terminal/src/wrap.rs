@@ -1,4 +1,4 @@
-//! Breaking styled text into the rows of a screen.
+//! Breaks styled text into rows.
 
 use ratatui_core::{
     style::Style,
@@ -7,13 +7,13 @@ use ratatui_core::{
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns from one tab stop to the next.
+/// The distance between tab stops, in columns.
 const TAB: usize = 4;
 
-/// A line of text before it is broken.
+/// A line of text before it is wrapped.
 pub(crate) type Pieces = Vec<(String, Style)>;
 
-/// What stands in front of the first row, and of those that follow.
+/// What is put in front of the first row and of the following ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Margin {
     pub(crate) first: Pieces,
@@ -33,7 +33,7 @@ impl Margin {
     }
 }
 
-/// Columns that a text takes.
+/// The width of a text in columns.
 pub(crate) fn columns(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
@@ -77,11 +77,11 @@ impl Row {
     }
 }
 
-/// Breaks a line between words, and inside a word that is longer than a row.
+/// Breaks a line between words, or inside a word that is longer than a row.
 pub(crate) fn words(pieces: &Pieces, width: usize, margin: &Margin) -> Vec<Line<'static>> {
     let mut rows = Vec::new();
     let mut row = Row::new(&margin.first);
-    // A narrow screen still gets a few columns of text.
+    // Even a narrow screen gets a few columns of text.
     let width = width.max(row.used + 4);
     let mut word: Vec<(&str, Style, usize)> = Vec::new();
     let mut word_width = 0;
@@ -98,7 +98,7 @@ pub(crate) fn words(pieces: &Pieces, width: usize, margin: &Margin) -> Vec<Line<
             let columns = columns(grapheme);
             word.push((grapheme, style, columns));
             word_width += columns;
-            // A word that fits nowhere is broken where the row ends.
+            // A word that is longer than a row is broken at its end.
             if word_width >= width - row.margin {
                 flush_word(
                     &mut rows,
@@ -158,7 +158,7 @@ fn flush_word(
     *word_width = 0;
 }
 
-/// Breaks a line exactly where the row ends, as code wants it; tabs go to the next stop.
+/// Breaks a line exactly where the row ends, as for code. Tabs go to the next tab stop.
 pub(crate) fn hard(pieces: &Pieces, width: usize, margin: &Margin) -> Vec<Line<'static>> {
     let mut rows = Vec::new();
     let mut row = Row::new(&margin.first);
@@ -183,7 +183,7 @@ pub(crate) fn hard(pieces: &Pieces, width: usize, margin: &Margin) -> Vec<Line<'
     rows
 }
 
-/// The beginning of a text that fits into so many columns.
+/// The beginning of a text that fits into this many columns.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

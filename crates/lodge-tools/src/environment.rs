@@ -7,7 +7,28 @@ use std::{
     sync::Arc,
 };
 
-use crate::process;
+use crate::process::MARK;
+
+/// The only variables of Lodge's own that programs see: they hold no secrets.
+const HARMLESS: &[&str] = &[
+    MARK,
+    "LODGE_BIN",
+    "LODGE_HOME",
+    "LODGE_LOG",
+    "LODGE_MODEL",
+    "LODGE_PLAIN",
+    "LODGE_SYNC",
+];
+
+/// Variables of others that no program sees: what a program prints ends up in events and logs.
+const SECRET: &[&str] = &[
+    "COPILOT_SDK_AUTH_TOKEN",
+    "COPILOT_CONNECTION_TOKEN",
+    "COPILOT_PROVIDER_API_KEY",
+    "COPILOT_PROVIDER_BEARER_TOKEN",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+];
 
 /// Variables of a process. Without any said, those of this one.
 #[derive(Clone, Default)]
@@ -41,10 +62,8 @@ impl Environment {
                 .collect(),
             None => std::env::vars_os().collect(),
         };
-        let hidden = process::hidden();
-        all.into_iter()
-            .filter(|(name, _)| !process::is_secret(name, &hidden))
-            .collect()
+        let hidden = hidden();
+        all.into_iter().filter(|(name, _)| !is_secret(name, &hidden)).collect()
     }
 
     /// The command gets these variables, and no others.
@@ -58,6 +77,26 @@ impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").finish_non_exhaustive()
     }
+}
+
+/// From now on no program that the host starts sees these variables: the host reads credentials from them.
+pub fn hide_variables(names: impl IntoIterator<Item = String>) {
+    HIDDEN.lock().extend(names);
+}
+
+static HIDDEN: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
+
+/// What [`hide_variables`] named.
+fn hidden() -> Vec<String> {
+    HIDDEN.lock().clone()
+}
+
+/// Whether no program may see a variable: because of its own name, or because it is among the hidden ones.
+fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
+    let text = name.to_string_lossy();
+    SECRET.contains(&text.as_ref())
+        || hidden.iter().any(|hidden| *hidden == text)
+        || (text.starts_with("LODGE_") && !HARMLESS.contains(&text.as_ref()))
 }
 
 #[cfg(test)]
@@ -78,7 +117,7 @@ mod tests {
             "OPENAI_API_KEY",
             "HEADERS_OF_A_COLLECTOR",
         ];
-        process::hide_variables(["HEADERS_OF_A_COLLECTOR".to_owned()]);
+        hide_variables(["HEADERS_OF_A_COLLECTOR".to_owned()]);
         let all = Environment::of(names.map(|name| (name.into(), "value".into())));
         let seen: Vec<OsString> = all.visible().into_iter().map(|(name, _)| name).collect();
         assert_eq!(seen, ["LODGE_HOME", "LODGE_MODEL", "PATH"]);

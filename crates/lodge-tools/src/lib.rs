@@ -40,13 +40,13 @@ mod user_command;
 
 pub use database::{Database, Statement, Table};
 pub use editor::{Editor, Shown};
-pub use environment::Environment;
+pub use environment::{Environment, hide_variables};
 pub use external_files::difference;
 pub use git_files::GitFiles;
 pub use guard::{GUARD, Term, guard_until, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
 pub use paths::Located;
-pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans, unblock_signals};
+pub use process::{hand_on_no_ignored_signals, sweep_orphans, unblock_signals};
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use shells::{BackgroundShell, MAX_STREAMED, NO_LONGER_SHOWN};
 pub use state::SessionTools;

@@ -5,7 +5,7 @@
 //! left behind: its guard looks for it, or else the next host.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io,
     path::Path,
     process::Stdio,
@@ -24,32 +24,11 @@ use tokio::{
 use crate::Environment;
 
 /// Environment variable that marks everything a shell starts.
-const MARK: &str = "LODGE_SHELL";
+pub(crate) const MARK: &str = "LODGE_SHELL";
 
 /// What the name of a person's terminal ends with, and that of a program which serves a session: shells have a number there.
 pub(crate) const TERMINAL: &str = "terminal";
 pub(crate) const PROGRAM: &str = "program";
-
-/// Variables of Lodge's own that say nothing which a command may not know. It sees no others of them.
-const HARMLESS: &[&str] = &[
-    MARK,
-    "LODGE_BIN",
-    "LODGE_HOME",
-    "LODGE_LOG",
-    "LODGE_MODEL",
-    "LODGE_PLAIN",
-    "LODGE_SYNC",
-];
-
-/// Variables of others that no command may see: what a command prints ends in events and logs.
-const SECRET: &[&str] = &[
-    "COPILOT_SDK_AUTH_TOKEN",
-    "COPILOT_CONNECTION_TOKEN",
-    "COPILOT_PROVIDER_API_KEY",
-    "COPILOT_PROVIDER_BEARER_TOKEN",
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-];
 
 /// A started shell.
 pub(crate) struct Spawned {
@@ -254,26 +233,6 @@ impl Group {
         self.signal(Signal::KILL);
         kill_marked(|mark| mark == self.mark);
     }
-}
-
-/// From now on no program that the host starts sees these variables: the host reads credentials from them.
-pub fn hide_variables(names: impl IntoIterator<Item = String>) {
-    HIDDEN.lock().extend(names);
-}
-
-static HIDDEN: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
-
-/// What [`hide_variables`] named.
-pub(crate) fn hidden() -> Vec<String> {
-    HIDDEN.lock().clone()
-}
-
-/// Whether no program may see a variable, by its own name or because it is among the hidden ones.
-pub(crate) fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
-    let text = name.to_string_lossy();
-    SECRET.contains(&text.as_ref())
-        || hidden.iter().any(|hidden| *hidden == text)
-        || (text.starts_with("LODGE_") && !HARMLESS.contains(&text.as_ref()))
 }
 
 /// What is ignored in this process from the start is caught instead, and nothing comes of it, which is the same to this process.

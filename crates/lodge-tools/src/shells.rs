@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     OutputSink, ToolUpdate,
     process::{Group, Spawned},
-    sandbox::{JAILED_TIME, Jail, JailBounds, exceeds},
+    sandbox::{JAILED_OUTPUT, JAILED_TIME, Jail, JailBounds, exceeds},
     spill::{Collected, Taken},
     text::Cleaner,
 };
@@ -29,9 +29,6 @@ const MAX_PIPE: usize = 1 << 20;
 pub const MAX_STREAMED: usize = 1 << 20;
 /// What they are told then.
 pub const NO_LONGER_SHOWN: &str = "The command is still printing, but its output is no longer shown live.";
-
-/// How much a jailed command may print.
-const JAILED_OUTPUT: u64 = 16 << 20;
 
 /// Of what a shell prints, how much of the end is kept for people who look.
 const MAX_RECENT: usize = 4 << 10;
@@ -69,7 +66,7 @@ pub(crate) struct Shell {
     /// Set for a command that nobody approved. It ends with the shell, and with it the private directory.
     jail: Option<Jail>,
     /// Which bound of its jail ended it.
-    exceeded: OnceLock<&'static str>,
+    exceeded: OnceLock<String>,
 }
 
 struct Output {
@@ -126,8 +123,8 @@ impl Shell {
     }
 
     /// Which bound of its jail it was ended for.
-    pub(crate) fn exceeded(&self) -> Option<&'static str> {
-        self.exceeded.get().copied()
+    pub(crate) fn exceeded(&self) -> Option<&str> {
+        self.exceeded.get().map(String::as_str)
     }
 
     pub(crate) fn is_jailed(&self) -> bool {
@@ -316,9 +313,9 @@ async fn hold_to_bounds(shell: Arc<Shell>) {
     let Some(jail) = &shell.jail else { return };
     let exceeded = tokio::select! {
         _ = shell.exited() => return,
-        () = tokio::time::sleep(JAILED_TIME) => "it took longer than 120 seconds",
-        () = shell.has_printed(JAILED_OUTPUT) => "it printed more than 16 MB",
-        exceeded = exceeds(&shell.group, &bounds, jail.dir()) => exceeded,
+        () = tokio::time::sleep(JAILED_TIME) => format!("it took longer than {} seconds", JAILED_TIME.as_secs()),
+        () = shell.has_printed(JAILED_OUTPUT) => format!("it printed more than {} MB", JAILED_OUTPUT >> 20),
+        exceeded = exceeds(&shell.group, &bounds, jail.dir()) => exceeded.to_owned(),
     };
     let _ = shell.exceeded.set(exceeded);
     shell.group.kill();

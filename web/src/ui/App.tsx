@@ -1,8 +1,9 @@
 /** The page: the list of sessions beside whatever is being looked at. */
 import { For, Match, Show, Suspense, Switch, createSignal, lazy, onCleanup, onMount } from "solid-js";
-import { client, inbox, now, place, setToasts, toasts, waitingText } from "../app";
+import { client, inbox, place, setToasts, toasts, waitingText } from "../app";
 import { takeTicket } from "../ahp/door";
 import { Conversation } from "./Conversation";
+import { Offline } from "./Offline";
 import { Sidebar } from "./Sidebar";
 import { Empty, Spinner } from "./parts";
 import * as icons from "./icons";
@@ -115,28 +116,6 @@ function Welcome() {
         </p>
       </Empty>
     </div>
-  );
-}
-
-function Offline() {
-  // The clock of the page is too slow to count seconds.
-  const [tick, setTick] = createSignal(Date.now());
-  const timer = setInterval(() => client.phase() === "offline" && setTick(Date.now()), 500);
-  onCleanup(() => clearInterval(timer));
-  const seconds = () => Math.max(0, Math.ceil(((client.retryAt() ?? 0) - Math.max(tick(), now())) / 1000));
-  return (
-    <Show when={client.phase() === "offline"}>
-      <div class="offline" role="status">
-        <icons.Warn />
-        <span>
-          {navigator.onLine ? "Cannot reach the host." : "You are offline."} What you write is kept.
-          <Show when={seconds() > 0}> Trying again in {seconds()} s.</Show>
-        </span>
-        <button type="button" class="link" onClick={() => client.wake()}>
-          Try now
-        </button>
-      </div>
-    </Show>
   );
 }
 

@@ -4,7 +4,7 @@ import type { ChatState, Customization, SessionState, Uri } from "../ahp/types";
 import { act, client, mayWrite } from "../app";
 import { contextOf, costOfAll, money } from "../cost";
 import { count, line, pathOf, visible } from "../text/plain";
-import { Bars } from "./Bars";
+import { BarChart } from "./BarChart";
 import { KINDS } from "./kinds";
 import { PanelHead } from "./PanelHead";
 import { createTodos, TodoItems } from "./Todos";
@@ -87,7 +87,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
             )}
           </Show>
           <Show when={turns().length > 1}>
-            <Bars
+            <BarChart
               label="Tokens per turn"
               bars={turns()
                 .slice(-40)

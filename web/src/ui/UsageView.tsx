@@ -5,7 +5,7 @@ import type { View } from "../ahp/client";
 import { client, href, listed, sessions, titleOf } from "../app";
 import { costOf, costOfAll, money, type Amount } from "../cost";
 import { count, plural, visible } from "../text/plain";
-import { Bars } from "./Bars";
+import { BarChart } from "./BarChart";
 import { Empty, Spinner } from "./parts";
 import * as icons from "./icons";
 
@@ -100,8 +100,8 @@ export default function UsageView() {
             {count(total())} tokens in {plural(used().length, "turn")} of the newest {plural(views().length, "session")}
             <Show when={cost()}>{(cost) => <>, {money(cost())} as far as prices are known</>}</Show>
           </p>
-          <Bars label={`The last ${DAYS} days`} bars={days()} series={["Cached", "In", "Out"]} />
-          <Show when={cost()}>{(cost) => <Bars label="Cost" bars={costs()} series={["Cost"]} first={1} show={(sum) => money({ currency: cost().currency, sum })} />}</Show>
+          <BarChart label={`The last ${DAYS} days`} bars={days()} series={["Cached", "In", "Out"]} />
+          <Show when={cost()}>{(cost) => <BarChart label="Cost" bars={costs()} series={["Cost"]} first={1} show={(sum) => money({ currency: cost().currency, sum })} />}</Show>
           <h2>By model</h2>
           <Table rows={models().map(([name, sum]) => ({ name: visible(name), ...sum }))} />
           <h2>By session</h2>

@@ -76,7 +76,7 @@ pub(crate) fn all() -> Vec<AgentDefinition> {
             Some(LOOKING),
             "You review changes. Look at the diff and at the code around it, far enough to be sure. Report only what is wrong: \
              bugs, races, security holes, lost data, broken promises to callers, missing tests for risky code. For each: file and \
-             line, what happens, how to see it, how to mend it. No remarks on style. When there is nothing, say so in one line. \
+             line, what happens, how to see it, how to fix it. No remarks on style. When there is nothing, say so in one line. \
              Change nothing.",
         ),
     ]

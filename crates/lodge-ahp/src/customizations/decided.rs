@@ -1,5 +1,5 @@
-//! What persons decided: what is on and off, and for whom. A decision is for one session, for all that work in a directory, or for all
-//! there are; the most special one counts. What is decided for one session is kept with it, the rest with the host.
+//! What people turned on or off, and for which sessions. A decision applies to one session, to all sessions that work in a directory, or
+//! to all sessions; the narrowest one counts. Decisions for one session are stored with it, all others with the host.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ fn the_methods_are_those_of_the_table() {
             };
             let order = match method.order {
                 Order::InTurn => "in turn",
-                Order::Beside => "beside",
+                Order::Beside => "in parallel",
             };
             format!("| `{}` | {served} | {order} | {} |", method.name, method.role)
         })

@@ -137,7 +137,7 @@ const JAIL: &str = "each command needs its own approval to leave the sandbox";
 const WORKFLOWS: &str = "there are no agent factories or workflows";
 const EXTENSIONS: &str = "Lodge starts no extensions";
 const CLIENT_TASKS: &str = "tasks are Lodge's own sub-agents and commands";
-const OBJECTIVE: &str = "autopilot has no objective beside the conversation";
+const OBJECTIVE: &str = "autopilot has no objective apart from the conversation";
 const SUMMARIES: &str = "only compactions make summaries";
 const OAUTH: &str = "signing in is `session.mcp.oauth.login` or an answer to `mcp.oauth_required`";
 

@@ -42,7 +42,7 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.apps.listTools", 1, "the tools that an app's view may call", app_tools),
         method!(session "session.mcp.apps.readResource", 1, "a resource of a server", read_resource),
         method!(session "session.mcp.apps.setHostContext", 1, "stores the context that views get about where they are shown", set_context),
-        method!(session "session.mcp.apps.getHostContext", 1, "returns it", context),
+        method!(session "session.mcp.apps.getHostContext", 1, "returns the stored context", context),
         method!(session "session.mcp.apps.diagnose", 1, "whether a server has tools with views", diagnose),
         method!("mcp.config.list", 2, "the user's servers, as written", config_list),
         method!("mcp.config.add", 2, "adds a server", config_add),

@@ -14,7 +14,7 @@ pub(crate) static SAMPLING: Capability = Capability {
     title: "MCP sampling",
     methods: &[
         method!(session "session.mcp.executeSampling", 1, "sends a server's prompt to the session's model", execute),
-        method!(session "session.mcp.cancelSamplingExecution", 1, "cancels that", cancel),
+        method!(session "session.mcp.cancelSamplingExecution", 1, "cancels `session.mcp.executeSampling`", cancel),
     ],
 };
 

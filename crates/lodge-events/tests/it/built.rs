@@ -51,7 +51,7 @@ fn every_type_of_the_vocabulary_is_built_somewhere() {
 const ABSENT: [(&str, &str); 46] = [
     (
         "session.autopilot_objective_changed",
-        "autopilot has no objective beside the conversation",
+        "autopilot has no objective apart from the conversation",
     ),
     ("session.indexed_search", "there is no index of code"),
     ("session.model_deselected", "a session always has a model"),

@@ -1,4 +1,4 @@
-//! What can be typed behind a slash, apart from what the host itself knows.
+//! The slash commands of this client. The host has others.
 
 use ahp::ahp_types::{
     StateAction,
@@ -15,7 +15,7 @@ use crate::{
     vim::Vim,
 };
 
-/// The commands of this client: name, what follows it, what it does.
+/// The commands of this client: name, arguments, description.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("new", "", "Start a new session"),
     ("sessions", "", "Choose a session"),
@@ -42,7 +42,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
 ];
 
 impl App {
-    /// A whole line was typed.
+    /// Handles a line that begins with a slash.
     pub(super) fn entered(&mut self, text: &str) {
         let Some(command) = text.strip_prefix('/') else {
             return self.say(text, false);
@@ -101,12 +101,12 @@ impl App {
             ("login", "") => self.effects.push(Effect::Login),
             ("help" | "?", "") => self.overlay = Some(Overlay::Help(0)),
             ("quit" | "exit" | "q", "") => self.effects.push(Effect::Leave(0)),
-            // The rest is the host's, which says so when it does not know it.
+            // Everything else goes to the host, which reports unknown commands.
             _ => self.say(text, false),
         }
     }
 
-    /// Has the agent go on with a turn that failed.
+    /// Tries a failed turn again.
     fn retry(&mut self) {
         match self.mirror.failed_turn().map(str::to_owned) {
             Some(turn_id) => {
@@ -118,7 +118,7 @@ impl App {
         }
     }
 
-    /// Takes other colours, until the program ends.
+    /// Chooses a theme until the program ends.
     pub(super) fn choose_theme(&mut self, scheme: Scheme) {
         self.paint(scheme);
         self.tell(&format!(
@@ -127,7 +127,7 @@ impl App {
         ));
     }
 
-    /// Takes other colours.
+    /// Chooses a theme.
     pub fn paint(&mut self, scheme: Scheme) {
         self.scheme = scheme;
         self.theme = Theme::new(scheme);
@@ -171,7 +171,7 @@ impl App {
         }
     }
 
-    /// Has another model answer in this session.
+    /// Changes the model of this session.
     pub fn use_model(&mut self, id: &str) {
         self.tell(&format!("Switched to {id}."));
         self.configure("model", id.into());
@@ -189,7 +189,7 @@ impl App {
         });
         match answer {
             Some(answer) => {
-                // What is pasted into another program must not steer it either.
+                // A program into which this is pasted must not be controlled by it, either.
                 self.effects.push(Effect::Copy(plain(&answer)));
                 self.tell("The last answer is on the clipboard, if your terminal allows it (OSC 52).");
             }

@@ -1,11 +1,11 @@
-//! The menu above the editor: commands behind a slash, files behind an at sign.
+//! The completion menu above the editor: commands after `/`, files after `@`.
 
 use ahp::ahp_types::{commands::CompletionItem, state::MessageAttachment};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{App, COMMANDS, Effect, Wire};
 
-/// Something that fits.
+/// A completion.
 pub(super) struct Item {
     pub(super) label: String,
     pub(super) detail: String,
@@ -14,17 +14,17 @@ pub(super) struct Item {
 }
 
 pub(super) struct Menu {
-    /// Where in the editor the word begins, in bytes.
+    /// The byte offset of the word in the editor.
     from: usize,
-    /// The word that the items fit. A person who types on may be ahead of the host's answer.
+    /// The word that the items complete. The person may have typed more before the host answered.
     word: String,
     pub(super) items: Vec<Item>,
     pub(super) selected: usize,
-    /// Whether a choice was moved to, so that Enter means it.
+    /// Whether the person selected an item, so that Enter takes it.
     chosen: bool,
 }
 
-/// The word that is being typed, and where it begins, if it is one that can be completed.
+/// The word at the cursor and its offset, if it can be completed.
 fn word(before: &str) -> Option<(usize, &str)> {
     if let Some(rest) = before.strip_prefix('/') {
         return (!rest.contains(char::is_whitespace)).then_some((0, before));
@@ -36,7 +36,7 @@ fn word(before: &str) -> Option<(usize, &str)> {
 }
 
 impl App {
-    /// Something was typed: the menu follows.
+    /// Updates the menu after the text has changed.
     pub(super) fn typed(&mut self) {
         let before = self.composer.before_cursor().to_owned();
         self.completion += 1;
@@ -46,7 +46,7 @@ impl App {
         };
         let old = self.menu.take().filter(|menu| menu.from == from);
         self.menu = match (word.strip_prefix('/'), old) {
-            // What the host found for fewer letters stays until it answers, so that nothing flickers.
+            // Items for fewer letters stay until the host answers, so that the menu does not flicker.
             (None, Some(old)) => Some(old),
             (None, None) => None,
             (Some(letters), old) => {
@@ -59,7 +59,7 @@ impl App {
                         attachment: None,
                     })
                     .collect();
-                // Of commands, only those that still fit.
+                // Commands that no longer fit are removed.
                 for item in old.into_iter().flat_map(|menu| menu.items) {
                     if item.insert.starts_with(word) && !items.iter().any(|known| known.insert == item.insert) {
                         items.push(item);
@@ -133,7 +133,7 @@ impl App {
         }
     }
 
-    /// A file as the person would name it: seen from the session's directory.
+    /// The path of a file, relative to the session's directory.
     pub(super) fn below(&self, uri: &str) -> String {
         let path = crate::shown_path(uri);
         let directories = self.mirror.session.state.working_directories.iter().flatten();
@@ -144,7 +144,7 @@ impl App {
         below.next().unwrap_or(path)
     }
 
-    /// A key while the menu is open. False when it is none for the menu.
+    /// Handles a key while the menu is open. False if the menu does not use it.
     pub(super) fn menu_key(&mut self, key: &KeyEvent) -> bool {
         let Some(menu) = &mut self.menu else { return false };
         if key.modifiers != KeyModifiers::NONE {

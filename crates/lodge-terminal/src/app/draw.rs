@@ -1,4 +1,4 @@
-//! The screen.
+//! Draws the screen.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::{
     wrap::{Margin, columns, fit, words},
 };
 
-/// Rows of the editor, of the menu and of the queue at most.
+/// The most rows of the editor, of the menu and of the queue.
 const EDITOR_ROWS: usize = 8;
 const MENU_ROWS: usize = 8;
 const QUEUE_ROWS: usize = 3;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 impl App {
-    /// Draws everything. Returns where the cursor is, where there is one.
+    /// Draws a frame. Returns the position of the cursor, if it is visible.
     pub fn draw(&mut self, buffer: &mut Buffer) -> Option<(u16, u16)> {
         let area = buffer.area;
         (self.width, self.height) = (usize::from(area.width), usize::from(area.height));
@@ -71,7 +71,7 @@ impl App {
             Some(_) => self.overlay_rows(width, page),
             None => self.transcript_rows(page),
         };
-        // Only now it is known what is below the screen.
+        // What is below the screen is known only now.
         foot[0] = self.activity();
         put(buffer, &rows, 0);
         put(buffer, &above, page);
@@ -103,7 +103,7 @@ impl App {
         rows
     }
 
-    /// An empty session says what can be done.
+    /// The hints in an empty session.
     fn welcome(&self) -> Vec<Line<'static>> {
         let theme = &self.theme;
         let mut rows = vec![
@@ -143,7 +143,7 @@ impl App {
         Some(Line::styled(fit(text, self.width), style))
     }
 
-    /// What goes on, or was said last.
+    /// The row with the activity, or with the last note.
     fn activity(&self) -> Line<'static> {
         let theme = &self.theme;
         if let Some(search) = &self.search {
@@ -339,7 +339,7 @@ fn put(buffer: &mut Buffer, rows: &[Line], from: usize) {
     }
 }
 
-/// Marks words in a row.
+/// Highlights the words that were searched for.
 fn mark(row: &mut Line, words: &str, style: Style) {
     for span in std::mem::take(&mut row.spans) {
         let piece = |range: Range<usize>, style: Style| Span::styled(span.content[range].to_owned(), style);
@@ -353,11 +353,11 @@ fn mark(row: &mut Line, words: &str, style: Style) {
     }
 }
 
-/// Where words are in a text, large or small. A small letter may be shorter or longer than the large one.
+/// The positions of words in a text, ignoring case. A lower-case letter may have another length in bytes.
 fn places(text: &str, words: &str) -> Vec<Range<usize>> {
     let words: String = words.chars().flat_map(char::to_lowercase).collect();
     let mut small = String::with_capacity(text.len());
-    // The letter that each byte of `small` is made from.
+    // For each byte of `small`, the offset of the character that it comes from.
     let mut letters = Vec::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
         small.extend(letter.to_lowercase());
@@ -373,7 +373,7 @@ fn places(text: &str, words: &str) -> Vec<Range<usize>> {
     places
 }
 
-/// How long ago a turn began.
+/// The time since a turn began.
 fn elapsed(started: &str) -> String {
     let Ok(started) = started.parse::<jiff::Timestamp>() else {
         return String::new();
@@ -393,7 +393,7 @@ mod tests {
     fn words_are_found_where_they_are_whatever_their_letters_weigh() {
         for (text, words, expected) in [
             ("One one", "ONE", &[(0, 3), (4, 7)][..]),
-            // Their small letters are longer, shorter, and two.
+            // Their lower-case letters are longer, shorter, and two letters.
             ("\u{23a}\u{2126}", "\u{3c9}", &[(2, 5)]),
             ("\u{212a}g \u{130}n", "kg", &[(0, 4)]),
             ("\u{130}i", "i", &[(0, 2), (2, 3)]),

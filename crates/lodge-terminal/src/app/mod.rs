@@ -1,5 +1,5 @@
-//! The conversation on a whole screen: what the host says goes in, what a person presses goes in, and out come screens and what is to be
-//! done. It does nothing by itself, so it can be tried without a host and without a terminal.
+//! The full-screen conversation. Its input is what the host says and which keys are pressed; its output is frames and [`Effect`]s. It does
+//! no I/O itself, so tests need neither a host nor a terminal.
 
 mod commands;
 mod complete;
@@ -43,62 +43,62 @@ use crate::{
     vim::Vim,
 };
 
-/// How long a note stays on the screen.
+/// How long a note is shown.
 const NOTE: Duration = Duration::from_secs(8);
-/// A turn that took so long is worth a notification when it ends.
+/// When a turn that took at least this long ends, the person is notified.
 pub const LONG_TURN: Duration = Duration::from_secs(20);
 
-/// Something that was dispatched and is not echoed yet.
+/// An action that was dispatched and is not echoed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sent {
     /// A message, by its id.
     Message(String),
     /// An answer to a question.
     Answer,
-    /// Anything else.
+    /// Any other action.
     Other,
 }
 
-/// What is to be done.
+/// What the caller must do.
 #[derive(Debug)]
 pub enum Effect {
     /// Send an action to the host.
     Dispatch(Uri, Box<StateAction>, Sent),
-    /// Ask the host what completes a text; the number comes back with the answer.
+    /// Ask the host for completions; the answer has the same number.
     Complete(String, u64),
     /// Ask the hosts for their sessions.
     List,
-    /// Show another session, perhaps on another host.
+    /// Open another session, perhaps on another host.
     Open(HostName, Uri),
-    /// Show a new session.
+    /// Open a new session.
     New,
-    /// Show another chat of the session.
+    /// Open another chat of the session.
     Watch(Uri),
     /// Stop the sub-agent that a tool call started.
     Stop(String),
-    /// Ask for the turns before the first that is known.
+    /// Fetch the turns before the first known one.
     Older(String),
-    /// Let the person change a text in an editor.
+    /// Open a text in the person's editor.
     Edit(String),
-    /// Read both sides of changes that a question, named by its id, is about.
+    /// Read both versions of the files that a question is about.
     Read(String, Vec<FileEdit>),
-    /// Read an image.
+    /// Read an image file.
     Attach(String),
-    /// Read the image on the clipboard.
+    /// Read the image from the clipboard.
     AttachCopied,
-    /// Put a text on the clipboard.
+    /// Copy a text to the clipboard.
     Copy(String),
-    /// Put what is on the screen between two places on the clipboard.
+    /// Copy the text between two cells of the screen to the clipboard.
     CopyShown(Cell, Cell),
-    /// Keep what was typed for the next time.
+    /// Save the typed message in the history.
     Remember(String),
-    /// Call the person.
+    /// Notify the person.
     Notify(String),
-    /// Stop until the shell brings the program back.
+    /// Suspend the program until the shell resumes it.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw the screen.
     Redraw,
-    /// Bring a model: providers, keys, a test.
+    /// Set up a model: provider, key, test.
     Login,
     /// Start a host in the place of the one that is away.
     StartHost {
@@ -112,22 +112,22 @@ pub enum Effect {
 /// A place on the screen: column and row.
 pub type Cell = (u16, u16);
 
-/// What a person calls a host; nothing for the one of this machine.
+/// The person's name for a host. None for the host of this machine.
 pub type HostName = Option<String>;
 
-/// What the client begins with.
+/// What the conversation starts with.
 pub struct Setup {
-    /// The host.
+    /// The host's name.
     pub host: HostName,
     /// The session.
     pub mirror: Mirror,
-    /// Our name at the host.
+    /// Our client id at the host.
     pub client_id: String,
-    /// What was typed before.
+    /// Messages that were typed earlier.
     pub history: Vec<String>,
-    /// The colours.
+    /// The colour scheme.
     pub scheme: Scheme,
-    /// What tokens cost, as far as somebody said.
+    /// The prices of tokens, if they were configured.
     pub prices: Option<Prices>,
     /// The model for the first message.
     pub model: Option<String>,
@@ -135,14 +135,14 @@ pub struct Setup {
     pub vim: bool,
 }
 
-/// Whether the host is there.
+/// Whether the host is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wire {
     Up,
     Away,
 }
 
-/// What the transcript is searched for, also in turns that are not loaded yet.
+/// A search, which also covers turns that are not loaded yet.
 enum Seek {
     Beginning,
     Words(String),
@@ -166,18 +166,18 @@ struct Decision {
     since: Instant,
 }
 
-/// What stands where the session was.
+/// Shown in place of a deleted session.
 const DELETED: &str = "This session was deleted. /new starts another, /sessions lists the others.";
 
 /// The conversation.
 pub struct App {
-    /// What is known of the session.
+    /// Our copy of the session's state.
     pub mirror: Mirror,
     client_id: String,
     host: HostName,
     sessions: BTreeMap<HostName, Vec<SessionSummary>>,
     wire: Wire,
-    /// Why the host stays away, where that is known.
+    /// Why the host cannot be reached, if that is known.
     trouble: Option<String>,
     outbox: Outbox,
     sent: HashMap<i64, Sent>,
@@ -185,7 +185,7 @@ pub struct App {
     changed: bool,
     composer: Composer,
     vim: Option<Vim>,
-    /// What words in the editor stand for.
+    /// The attachments that words in the editor stand for.
     attachments: Vec<(String, MessageAttachment)>,
     /// Long texts that were pasted, by the words that stand for them in the editor.
     pasted: Vec<(String, String)>,
@@ -210,7 +210,7 @@ pub struct App {
     loading: bool,
     seek: Option<Seek>,
     held: Option<Decision>,
-    /// Whether the session is no more.
+    /// Whether the session was deleted.
     deleted: bool,
     width: usize,
     height: usize,
@@ -219,7 +219,7 @@ pub struct App {
 }
 
 impl App {
-    /// Begins.
+    /// Starts the conversation.
     pub fn new(setup: Setup) -> Self {
         let mut app = Self {
             mirror: setup.mirror,
@@ -265,9 +265,9 @@ impl App {
         app
     }
 
-    /// What is to be done now. Called after everything that happens.
+    /// Returns what to do now. Call this after every other method.
     pub fn settle(&mut self) -> Vec<Effect> {
-        // Messages go to the session's own chat, which is not in view while a sub-agent's is.
+        // Messages go to the session's own chat, which is not shown while a sub-agent's is.
         let speaks = !self.watches() && !self.deleted;
         if speaks {
             self.outbox.follow(&self.mirror);
@@ -291,7 +291,7 @@ impl App {
             chats.map(|known| plain_line(&known.title)).next()
         };
         if self.panel.follow(self.mirror.needed(), who) {
-            // Who is in the middle of a sentence goes on with it.
+            // A person who is typing keeps the focus.
             self.panel.focused = self.composer.is_empty() || waited && self.panel.focused;
             self.effects
                 .push(Effect::Notify("Lodge waits for your answer".to_owned()));
@@ -302,12 +302,12 @@ impl App {
         std::mem::take(&mut self.effects)
     }
 
-    /// Something was dispatched under this number.
+    /// Notes that an action was dispatched under this number.
     pub fn dispatched(&mut self, client_seq: i64, sent: Sent) {
         self.sent.insert(client_seq, sent);
     }
 
-    /// Something that the host said.
+    /// Applies an action from the host.
     pub fn apply(&mut self, envelope: &ActionEnvelope) {
         let mine = envelope
             .origin
@@ -356,7 +356,7 @@ impl App {
                 self.go_on_seeking();
             }
             StateAction::ChatPendingMessageRemoved(removed) => {
-                // The host itself takes a message out of the queue to begin a turn with it.
+                // To begin a turn with a queued message, the host itself removes it from the queue.
                 use ahp::ahp_types::state::PendingMessageKind;
                 if envelope.origin.is_some() || removed.kind == PendingMessageKind::Steering {
                     self.outbox.removed(&removed.id);
@@ -375,7 +375,7 @@ impl App {
 
     fn refused(&mut self, sent: Sent, reason: &str) {
         match sent {
-            // Another turn may have begun just before.
+            // Another turn may just have begun.
             Sent::Message(id) if self.outbox.wait(&id) => {}
             Sent::Message(_) => self.complain(&format!("The message was refused: {reason}")),
             Sent::Answer => {
@@ -386,7 +386,7 @@ impl App {
         }
     }
 
-    /// The host is away.
+    /// Notes that the connection is lost.
     pub fn lost(&mut self) {
         self.wire = Wire::Away;
         self.trouble = None;
@@ -395,20 +395,20 @@ impl App {
         self.changed = true;
     }
 
-    /// Why the host stays away.
+    /// Says why the host cannot be reached.
     pub fn away_because(&mut self, why: &str) {
         self.trouble = Some(plain_line(why));
         self.changed = true;
     }
 
-    /// Fresh states after a restart of the host. Returns what is no more.
+    /// Applies new snapshots after a restart of the host. Returns the channels that no longer exist.
     pub fn replace(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
         let missing = self.mirror.refresh(snapshots);
         self.transcript = Transcript::default();
         missing
     }
 
-    /// The host is back, and what was missed is applied.
+    /// Notes that the host is connected again and everything missed was applied.
     pub fn back(&mut self) {
         self.wire = Wire::Up;
         self.outbox.again(&self.mirror);
@@ -418,7 +418,7 @@ impl App {
         self.tell("The host is back.");
     }
 
-    /// Another session is shown.
+    /// Shows another session.
     pub fn opened(&mut self, mirror: Mirror) {
         let seen = self.mirror.seen.max(mirror.seen);
         self.mirror = Mirror { seen, ..mirror };
@@ -433,7 +433,7 @@ impl App {
         self.changed = true;
     }
 
-    /// Another chat of the session is shown: a sub-agent's, or its own again.
+    /// Shows another chat of the session: a sub-agent's, or its own again.
     pub fn watched(&mut self, chat: Channel<ChatState>) {
         self.mirror.chat = chat;
         self.transcript = Transcript::default();
@@ -447,37 +447,37 @@ impl App {
         self.mirror.chat.uri != self.mirror.own_chat()
     }
 
-    /// A session of another host is shown.
+    /// Shows a session of another host.
     pub fn moved(&mut self, host: HostName, mirror: Mirror) {
         self.host = host;
-        // Every host counts for itself.
+        // Every host has its own numbers.
         self.mirror.seen = 0;
-        // Models and agents are the host's.
+        // Models and agents belong to the host.
         (self.model, self.agent) = (None, None);
         self.wire = Wire::Up;
         self.opened(mirror);
     }
 
-    /// Whether this session is the one that is shown.
+    /// Whether this session is shown.
     pub fn shows(&self, session: &str) -> bool {
         self.mirror.session.uri == session
     }
 
-    /// The sessions of a host, asked for by [`Effect::List`]. They fill a list that is open and never open one: an
-    /// answer may come after the list was closed.
+    /// Sets the sessions of a host, which [`Effect::List`] asked for. They fill an open list and never open one, because the
+    /// answer may arrive after the list was closed.
     pub fn listed(&mut self, host: HostName, sessions: Vec<SessionSummary>) {
         self.sessions.insert(host, sessions);
         self.refresh_sessions();
     }
 
-    /// A host that does not answer has no sessions to choose from.
+    /// Removes the sessions of a host that does not answer.
     pub fn unlisted(&mut self, host: &HostName) {
         if self.sessions.remove(host).is_some() {
             self.refresh_sessions();
         }
     }
 
-    /// What the host completes a text by, asked for by [`Effect::Complete`].
+    /// Sets the completions that [`Effect::Complete`] asked for.
     pub fn completed(&mut self, number: u64, items: Vec<CompletionItem>) {
         if number == self.completion {
             self.complete_with(items);
@@ -485,7 +485,7 @@ impl App {
         }
     }
 
-    /// Changes asked for by [`Effect::Read`]: the file, what it was and what it will be.
+    /// Sets the changes that [`Effect::Read`] asked for: the file, and its old and new text.
     pub fn read(&mut self, question: &str, edits: Vec<(Uri, String, String)>) {
         let edits = edits.into_iter();
         let edits = edits.map(|(uri, old, new)| Edit::between(self.below(&uri), &old, &new));
@@ -494,13 +494,13 @@ impl App {
         self.changed = true;
     }
 
-    /// A text that was changed in an editor.
+    /// Takes a text that was changed in the person's editor.
     pub fn edited(&mut self, text: &str) {
         self.composer.set(text.trim_end_matches('\n'));
         self.changed = true;
     }
 
-    /// An image that was read.
+    /// Attaches an image that was read.
     pub fn attached(&mut self, label: &str, attachment: MessageAttachment) {
         let token = format!("[{label}]");
         self.composer.insert(&format!("{token} "));
@@ -518,13 +518,13 @@ impl App {
         }
     }
 
-    /// Puts a text into the editor, as if typed.
+    /// Inserts a text into the editor, as if typed.
     pub fn insert(&mut self, text: &str) {
         self.composer.insert(text);
         self.changed = true;
     }
 
-    /// Says something that is no part of the conversation.
+    /// Shows a note, which is not part of the conversation.
     pub fn tell(&mut self, text: &str) {
         self.note = Some((plain_line(text), Instant::now(), false));
         self.changed = true;
@@ -560,29 +560,29 @@ impl App {
         self.changed = true;
     }
 
-    /// Something that was asked for failed, perhaps earlier turns.
+    /// Notes that a request, perhaps for earlier turns, has failed.
     pub fn failed(&mut self, why: &str) {
         (self.loading, self.seek) = (false, None);
         self.complain(why);
     }
 
-    /// Somebody deleted the session.
+    /// Notes that somebody deleted the session.
     pub fn deleted(&mut self) {
         self.deleted = true;
         self.changed = true;
     }
 
-    /// Whether something moves by itself, so that the screen has to be drawn again soon.
+    /// Whether something is animated, so that the screen must be redrawn soon.
     pub fn is_moving(&self) -> bool {
         self.mirror.is_busy() || self.wire == Wire::Away || self.note.is_some() || self.held.is_some()
     }
 
-    /// Whether there is something new to draw.
+    /// Whether the screen must be redrawn.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether the list of sessions is on the screen, which should be asked for again now and then.
+    /// Whether the list of sessions is open, which the caller should refresh now and then.
     pub fn shows_sessions(&self) -> bool {
         matches!(&self.overlay, Some(Overlay::Picker(picker)) if picker.is_sessions())
     }
@@ -608,7 +608,7 @@ impl App {
         }
     }
 
-    /// Says something to the agent.
+    /// Sends a message to the agent.
     pub fn say(&mut self, text: &str, steers: bool) {
         let mut message: Message = outbox::message(text, None);
         message.model = self.model.take().map(|id| ModelSelection { id, config: None });

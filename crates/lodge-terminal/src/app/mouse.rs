@@ -1,4 +1,4 @@
-//! The mouse: its wheel scrolls, and what it is dragged over is copied.
+//! The mouse: the wheel scrolls, and dragging copies.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui_core::{buffer::Buffer, style::Modifier};
@@ -6,11 +6,11 @@ use ratatui_core::{buffer::Buffer, style::Modifier};
 use super::{App, Effect, overlay::Overlay};
 use crate::paint;
 
-/// Rows that a step of the wheel scrolls.
+/// The rows per step of the wheel.
 const STEP: isize = 3;
 
 impl App {
-    /// The mouse was moved or pressed.
+    /// Handles an event of the mouse.
     pub fn mouse(&mut self, event: &MouseEvent) {
         let at = (event.column, event.row);
         match event.kind {
@@ -44,7 +44,7 @@ impl App {
         }
     }
 
-    /// Shows what the mouse is dragged over.
+    /// Highlights the cells that the mouse is dragged over.
     pub(super) fn mark_dragged(&self, buffer: &mut Buffer) {
         let Some((from, to)) = self.dragged.filter(|(from, to)| from != to) else {
             return;

@@ -1,4 +1,4 @@
-//! The app without a host and without a terminal.
+//! Tests of the app, without a host and a terminal.
 
 use ahp::ahp_types::{ActionEnvelope, state::RootState};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -84,7 +84,7 @@ fn act(app: &mut App, seq: u64, action: Value) {
     app.apply(&envelope);
 }
 
-/// Nothing is typed for a while.
+/// Waits until a single letter counts as an answer.
 fn pause(app: &mut App) -> Vec<Effect> {
     if let Some(held) = &mut app.held {
         held.since = held.since.checked_sub(Duration::from_secs(1)).unwrap();
@@ -119,7 +119,7 @@ fn answers(effects: &[Effect]) -> usize {
 
 #[test]
 fn letters_that_are_typed_one_after_the_other_answer_nothing() {
-    // A message whose first letters are answers goes to the editor.
+    // A message that begins with letters of answers goes to the editor.
     for text in ["any news?", "no, wait", "1 or 2", "yes and no", "how are you"] {
         let mut app = app(json!([]));
         ask(&mut app, &["one"]);
@@ -131,7 +131,7 @@ fn letters_that_are_typed_one_after_the_other_answer_nothing() {
         assert_eq!(answers(&pause(&mut app)), 0, "{text:?}");
         assert!(screen(&mut app, 60, 20).contains(&format!("› {text}")), "{text:?}");
     }
-    // One letter alone is an answer, also with Enter behind it.
+    // A single letter is an answer, even with Enter after it.
     for keys in [&[KeyCode::Char('y')][..], &[KeyCode::Char('y'), KeyCode::Enter]] {
         let mut app = app(json!([]));
         ask(&mut app, &["one"]);
@@ -142,7 +142,7 @@ fn letters_that_are_typed_one_after_the_other_answer_nothing() {
             .sum();
         assert_eq!(pressed + answers(&pause(&mut app)), 1, "{keys:?}");
     }
-    // What nobody has seen is not answered.
+    // A question that was not drawn cannot be answered.
     let mut app = app(json!([]));
     ask(&mut app, &["one"]);
     let effects = press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
@@ -152,7 +152,7 @@ fn letters_that_are_typed_one_after_the_other_answer_nothing() {
         shown.contains("› y") && shown.contains("1 open question (Tab)"),
         "{shown}"
     );
-    // A question that somebody else answered takes the letter for it along.
+    // If somebody else answers the question, the letter for it is dropped.
     press(&mut app, KeyCode::Backspace, KeyModifiers::NONE);
     press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
     press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
@@ -197,7 +197,7 @@ fn a_failed_turn_that_goes_on_is_shown_as_it_goes_on() {
     let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
     let resumes = |effect: &Effect| matches!(effect, Effect::Dispatch(_, action, _) if matches!(&**action, StateAction::ChatTurnResume(resume) if resume.turn_id == "t"));
     assert!(effects.iter().any(resumes), "{effects:?}");
-    // It goes on and ends between two frames.
+    // The turn continues and ends between two frames.
     act(&mut app, 1, json!({ "type": "chat/turnResume", "turnId": "t" }));
     let part = json!({ "kind": "markdown", "id": "p", "content": "and whole." });
     act(
@@ -259,7 +259,7 @@ fn search_and_the_way_to_the_beginning_load_earlier_turns() {
         "{}",
         screen(&mut app, 60, 8)
     );
-    // What is nowhere is said to be nowhere, once all is loaded.
+    // Words that are nowhere are reported once all turns are loaded.
     let mut app = begun();
     press(&mut app, KeyCode::Char('f'), KeyModifiers::CONTROL);
     type_in(&mut app, "absent");
@@ -340,7 +340,7 @@ fn a_message_goes_out_and_its_answer_is_shown_as_it_comes() {
         shown.contains("› do it") && shown.contains("Some bold words") && shown.contains("Esc stops"),
         "{shown}"
     );
-    // A note does not hide what goes on, and the other way round.
+    // A note does not hide the activity, and the activity does not hide the note.
     app.complain("A note.");
     let shown = screen(&mut app, 60, 16);
     assert!(shown.contains("A note.") && shown.contains("Esc stops"), "{shown}");
@@ -466,7 +466,7 @@ fn several_questions_are_answered_one_by_one() {
     };
     assert!(effects.iter().any(denied), "{effects:?}");
     assert!(screen(&mut app, 60, 20).contains("Run one?"));
-    // Who writes meanwhile goes to the editor and back.
+    // A person who is typing goes to the editor and back.
     press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
     type_in(&mut app, "y");
     assert!(screen(&mut app, 60, 20).contains("› y"));
@@ -495,7 +495,7 @@ fn the_status_line_has_all_its_pieces_and_says_when_a_sum_is_not_whole() {
         config.values.insert("autoApprove".into(), "autoApprove".into());
         app
     };
-    // The table has no providers, ids do.
+    // The table has no names of providers; ids have them.
     let mut whole = with(json!([used("one", "m-1"), used("two", "x/m-1")]));
     assert_eq!(
         status(&mut whole),
@@ -580,7 +580,7 @@ fn what_an_agent_writes_has_no_effect_on_the_terminal() {
         "{text:?}"
     );
     assert!(!text.contains("\u{1b}[31m") && text.contains("[2Jgone"), "{text:?}");
-    // A program into which the copy is pasted would take this for the end of what is pasted.
+    // A program would take this for the end of the pasted text.
     let mut app = self::app(json!([turn("t", "say", "one\u{1b}[201~\nrm x")]));
     type_in(&mut app, "/copy");
     let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
@@ -611,7 +611,7 @@ fn who_types_faster_than_the_host_completes_gets_what_was_typed() {
         });
         texts.next().map(|action| action["message"]["text"].clone())
     };
-    // The host's list for the first letter is there, that for the others is not.
+    // The host has answered for the first letter only.
     for (sign, listed, rest, expected) in [
         ('/', ["/diff", "/export"], "diff", "/diff"),
         ('@', ["@a.rs", "@b.rs"], "b.rs", "@b.rs"),
@@ -637,7 +637,7 @@ fn a_list_of_sessions_that_comes_late_does_not_open_the_picker_again() {
     app.key(&control_s);
     assert!(matches!(app.effects.pop(), Some(Effect::List)));
     assert!(screen(&mut app, 60, 10).contains("Loading …"));
-    // Enter has nothing to choose yet, and keys already search.
+    // Enter has nothing to choose yet, but keys already search.
     app.key(&KeyCode::Enter.into());
     app.key(&KeyCode::Char('p').into());
     app.listed(None, summary.clone());

@@ -1,4 +1,4 @@
-//! What the session waits for: one question at a time, answered by a line, by whoever is first.
+//! The open questions for the line client: one at a time, answered by a line. The first answer from any client counts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,10 +15,10 @@ use ahp::ahp_types::{
 use super::form::{self, Filled};
 use crate::edits::Edit;
 
-/// The longest input of a tool that is shown whole.
+/// The longest tool input that is shown in full.
 const INPUT_LINES: usize = 40;
 
-/// A question that is on the screen.
+/// A question that is being asked.
 pub(crate) struct Asked {
     pub(crate) id: String,
     pub(crate) chat: Uri,
@@ -26,15 +26,15 @@ pub(crate) struct Asked {
 }
 
 pub(crate) enum About {
-    /// May this tool run?
+    /// Whether a tool may run.
     Call {
         turn: String,
         call: String,
         options: Vec<ConfirmationOption>,
     },
-    /// May its result be used?
+    /// Whether the result of a call may be used.
     Result { turn: String, call: String },
-    /// A form, filled question by question.
+    /// A form, whose questions are asked one by one.
     Form {
         request: Box<ChatInputRequest>,
         answers: HashMap<String, ChatInputAnswer>,
@@ -42,43 +42,43 @@ pub(crate) enum About {
     },
 }
 
-/// The questions.
+/// The open questions.
 #[derive(Default)]
 pub struct Asker {
     asked: Option<Asked>,
-    /// Answered here; the host has not said so yet.
+    /// Ids of questions that were answered here; the host has not confirmed the answers yet.
     answered: HashSet<String>,
-    /// The question on the screen was answered elsewhere, and a line that is being typed may be meant for it.
+    /// Whether the current question was answered elsewhere, so that a line that is being typed may be meant for it.
     pub overtaken: bool,
 }
 
-/// What a line did to the question.
+/// The result of a typed line.
 pub enum Reply {
-    /// It answers it: this is to be dispatched to the chat.
+    /// An answer: dispatch this to the chat.
     Answer(Uri, Box<StateAction>),
-    /// There is more to be asked.
+    /// The next part of the form.
     More(String),
-    /// It could not be understood, and why.
+    /// The line could not be understood; the text says why.
     Again(String),
-    /// It is no answer to a question of this kind.
+    /// The line is no answer to this kind of question.
     None,
 }
 
-/// A word that says yes or no to a tool call.
+/// A decision about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes, this time.
+    /// Allow it this time.
     Yes,
-    /// Yes, from now on.
+    /// Allow it from now on.
     Always,
-    /// No, and perhaps why.
+    /// Deny it, perhaps with a reason.
     No(Option<String>),
-    /// The option of this number.
+    /// Choose the option with this number.
     Option(usize),
 }
 
 impl Verdict {
-    /// Reads a line; nothing when it says neither yes nor no.
+    /// Reads a line. None if it is not a decision.
     pub fn read(line: &str) -> Option<Self> {
         let line = line.trim();
         let (word, rest) = line.split_once([' ', ',']).unwrap_or((line, ""));
@@ -94,12 +94,12 @@ impl Verdict {
 }
 
 impl Asker {
-    /// Whether a question is on the screen.
+    /// Whether a question is being asked.
     pub fn is_asking(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// The id of the form that is being filled, if it is one.
+    /// The id of the form that is being filled in, if any.
     pub fn form(&self) -> Option<&str> {
         match &self.asked.as_ref()?.about {
             About::Form { request, .. } => Some(&request.id),
@@ -107,17 +107,17 @@ impl Asker {
         }
     }
 
-    /// Forgets everything: another session is shown.
+    /// Forgets all questions, because another session is shown.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// An answer was refused, so the question may still be open.
+    /// Notes that an answer was refused, so the question may still be open.
     pub fn refused(&mut self) {
         self.answered.clear();
     }
 
-    /// Follows what the session waits for. Returns the next question when there is a new one to ask.
+    /// Updates the questions. Returns the next one if it must be asked.
     pub fn follow(&mut self, needed: &[SessionInputRequest]) -> Option<String> {
         self.answered.retain(|id| {
             needed
@@ -148,7 +148,7 @@ impl Asker {
         self.settle(reply)
     }
 
-    /// Says yes or no.
+    /// Decides about a tool call.
     pub fn decide(&mut self, verdict: Verdict) -> Reply {
         let reply = self.asked.as_mut().map_or(Reply::None, |asked| asked.decide(verdict));
         self.settle(reply)
@@ -167,7 +167,7 @@ impl Asked {
     pub(crate) fn read(&mut self, line: &str) -> Reply {
         if let About::Form { request, answers, next } = &mut self.about {
             let Some(question) = request.questions.iter().flatten().nth(*next) else {
-                // Nothing but a page to look at.
+                // There is only a page to open.
                 return match Verdict::read(line) {
                     Some(Verdict::Yes) => self.complete(ChatInputResponseKind::Accept),
                     Some(Verdict::No(_)) => self.complete(ChatInputResponseKind::Decline),
@@ -191,7 +191,7 @@ impl Asked {
         }
     }
 
-    /// Says yes or no.
+    /// Decides about a tool call.
     pub(crate) fn decide(&mut self, verdict: Verdict) -> Reply {
         let (turn_id, tool_call_id, options) = match &self.about {
             About::Form { .. } => {
@@ -267,7 +267,7 @@ impl Asked {
     }
 }
 
-/// The id and the chat of what a person can answer.
+/// The id and the chat of a question that people can answer.
 pub(crate) fn key(request: &SessionInputRequest) -> Option<(&str, &Uri)> {
     match request {
         SessionInputRequest::ChatInput(request) => Some((&request.id, &request.chat)),
@@ -285,7 +285,7 @@ fn always(options: &[ConfirmationOption]) -> Option<&ConfirmationOption> {
     approving.nth(1)
 }
 
-/// A question, and how it reads.
+/// Makes a question and its text.
 pub(crate) fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
     let (id, chat) = key(request).map(|(id, chat)| (id.to_owned(), chat.clone()))?;
     let (about, text) = match request {
@@ -300,7 +300,7 @@ pub(crate) fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
             }
             match questions.first() {
                 None => text.push_str("\n  y yes · n no"),
-                // The question of a form of one is often the form's own message.
+                // If a form has one question, that is often the form's own message.
                 Some(first) => {
                     let first = form::text(first);
                     let same = first.lines().next() == form::asked(&request).lines().next();
@@ -377,7 +377,7 @@ fn indented(input: &str) -> String {
     text
 }
 
-/// What was answered, for those who did not type it.
+/// The answer as text, for clients that did not give it.
 pub fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind) -> String {
     match response {
         ChatInputResponseKind::Decline => return "declined".to_owned(),

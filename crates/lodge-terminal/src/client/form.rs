@@ -1,4 +1,4 @@
-//! The questions of a form: how they read, and what a line answers.
+//! The questions of a form: their texts, and what a line answers.
 
 use ahp::ahp_types::state::{
     ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
@@ -6,7 +6,7 @@ use ahp::ahp_types::state::{
     ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue,
 };
 
-/// What a line made of a question.
+/// The result of a line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Filled {
     With(ChatInputAnswer),
@@ -26,7 +26,7 @@ pub(crate) fn id(question: &ChatInputQuestion) -> Option<&str> {
     }
 }
 
-/// What a request asks, in a line or more: where it does not say so itself, its first question does.
+/// The text of a form: its own message, or else its first question.
 pub(crate) fn asked(request: &ChatInputRequest) -> &str {
     let first = request.questions.iter().flatten().next();
     let question = first.and_then(|question| match question {
@@ -41,7 +41,7 @@ pub(crate) fn asked(request: &ChatInputRequest) -> &str {
     said.map_or("A question", String::as_str)
 }
 
-/// How a question reads, with what can be chosen.
+/// The text of a question, with its options.
 pub(crate) fn text(question: &ChatInputQuestion) -> String {
     let (message, options, hint) = match question {
         ChatInputQuestion::Text(q) => (&q.message, &[][..], default(q.default_value.as_ref())),
@@ -86,7 +86,7 @@ fn default(value: Option<impl ToString>) -> String {
         .unwrap_or_default()
 }
 
-/// What a line answers. An empty one takes the default, or skips what need not be answered.
+/// Reads a line as an answer. An empty one takes the default, or skips an optional question.
 pub(crate) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
     let line = line.trim();
     match question {
@@ -176,7 +176,7 @@ fn number(line: &str, default: Option<f64>, required: Option<bool>, whole: bool)
     or_skip(value, required, "Please give a number.")
 }
 
-/// The option of this number or with these words.
+/// The option with this number or text.
 fn chosen<'a>(options: &'a [ChatInputOption], line: &str) -> Option<&'a ChatInputOption> {
     let numbered = line
         .parse::<usize>()

@@ -1,4 +1,4 @@
-//! Our copy of the host's state: the root, one session and its default chat, kept by the protocol's own reducers.
+//! Our copy of the host's state: the root, one session and one of its chats. The protocol's own reducers update it.
 
 use ahp::{
     ahp_types::{
@@ -20,27 +20,27 @@ pub const APPROVALS: [(&str, &str); 5] = [
     ("none", "Denies everything that needs an approval"),
 ];
 
-/// The setting with the approval mode.
+/// The setting for the approval mode.
 pub const APPROVALS_KEY: &str = "lodge.approvals";
 
-/// Why there is no such approval mode.
+/// The error for an unknown approval mode.
 pub const NO_APPROVALS: &str = "The approval modes are ask, safe, edits, all and none.";
 
-/// Why a turn is not tried again.
+/// The error if no turn can be tried again.
 pub const NOT_FAILED: &str = "The last turn did not fail, or cannot be tried again.";
 
-/// What is known of one channel.
+/// Our copy of a channel.
 pub struct Channel<S> {
     /// Its address.
     pub uri: Uri,
     /// Its state.
     pub state: S,
-    /// Everything up to here is in the state.
+    /// The number of the last action that the state includes.
     from: u64,
 }
 
 impl<S> Channel<S> {
-    /// A channel as a snapshot shows it.
+    /// Makes the copy from a snapshot.
     pub fn new(uri: Uri, state: S, from: i64) -> Self {
         Self {
             uri,
@@ -50,15 +50,15 @@ impl<S> Channel<S> {
     }
 }
 
-/// The copy.
+/// The mirrored state.
 pub struct Mirror {
     /// The host as a whole.
     pub root: RootState,
     /// The session.
     pub session: Channel<SessionState>,
-    /// Its default chat.
+    /// The chat that is shown: the default one, or a sub-agent's.
     pub chat: Channel<ChatState>,
-    /// The highest number that came.
+    /// The highest number of an action so far.
     pub seen: u64,
 }
 
@@ -71,12 +71,12 @@ pub enum AppliedTo {
     Session,
     /// The chat.
     Chat,
-    /// Nothing that is mirrored, or it was in the state already.
+    /// Nothing that is mirrored, or the state included it already.
     Nothing,
 }
 
 impl Mirror {
-    /// The copy of what was just subscribed to.
+    /// Makes the mirror from the snapshots of new subscriptions.
     pub fn new(root: RootState, session: Channel<SessionState>, chat: Channel<ChatState>) -> Self {
         let seen = session.from.max(chat.from);
         Self {
@@ -87,10 +87,10 @@ impl Mirror {
         }
     }
 
-    /// Applies something that the host said.
+    /// Applies an action from the host.
     pub fn apply(&mut self, envelope: &ActionEnvelope) -> AppliedTo {
         self.seen = self.seen.max(envelope.server_seq);
-        // What was refused to us changed nothing.
+        // An action of ours that was refused changed nothing.
         if envelope.rejection_reason.is_some() {
             return AppliedTo::Nothing;
         }
@@ -108,10 +108,10 @@ impl Mirror {
         }
     }
 
-    /// Takes fresh states for what is mirrored. Returns what has none, because it is no more.
+    /// Replaces the states with new snapshots. Returns the channels that have none, because they no longer exist.
     pub fn refresh(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
         let mut missing = self.channels();
-        // Numbers may also go back, if this is another host.
+        // The numbers of another host may be lower.
         self.seen = snapshots
             .iter()
             .filter_map(|snapshot| u64::try_from(snapshot.from_seq).ok())
@@ -134,7 +134,7 @@ impl Mirror {
         missing
     }
 
-    /// What we subscribe to.
+    /// The channels that we subscribe to.
     pub fn channels(&self) -> Vec<Uri> {
         vec![
             ROOT_RESOURCE_URI.to_owned(),
@@ -143,24 +143,24 @@ impl Mirror {
         ]
     }
 
-    /// The chat in which people talk to the agent. Others are those of sub-agents.
+    /// The address of the chat in which people talk to the agent. Other chats are those of sub-agents.
     pub fn own_chat(&self) -> &str {
         let own = self.session.state.default_chat.as_ref();
         let first = self.session.state.chats.first().map(|chat| &chat.resource);
         own.or(first).unwrap_or(&self.chat.uri)
     }
 
-    /// Whether messages can be said.
+    /// Whether messages can be sent.
     pub fn is_ready(&self) -> bool {
         self.session.state.lifecycle == SessionLifecycle::Ready
     }
 
-    /// Whether a turn runs.
+    /// Whether a turn is running.
     pub fn is_busy(&self) -> bool {
         self.chat.state.active_turn.is_some()
     }
 
-    /// A session that may not have reached the host's disk: no turn in it is over yet.
+    /// Whether the host may not have the session on its disk, because no turn in it is over yet.
     pub fn is_young(&self) -> bool {
         self.chat.state.turns.is_empty()
     }
@@ -179,25 +179,25 @@ impl Mirror {
         }
     }
 
-    /// Whether a message of this id has arrived at the host, as a turn or in the queue.
+    /// Whether the host has a message with this id, as a turn or in the queue.
     pub fn knows(&self, id: &str) -> bool {
         let active = self.chat.state.active_turn.as_ref();
         active.is_some_and(|turn| turn.id == id) || self.is_waiting(id) || self.turn(id).is_some()
     }
 
-    /// Whether a message waits at the host.
+    /// Whether a message with this id is in the host's queue.
     pub fn is_waiting(&self, id: &str) -> bool {
         let chat = &self.chat.state;
         let mut pending = chat.queued_messages.iter().flatten().chain(&chat.steering_message);
         pending.any(|pending| pending.id == id)
     }
 
-    /// What the session waits for.
+    /// The questions that the session waits for.
     pub fn needed(&self) -> &[SessionInputRequest] {
         self.session.state.input_needed.as_deref().unwrap_or_default()
     }
 
-    /// The approval mode. A session that has not begun may have only the setting that other clients know, too.
+    /// The approval mode. A session that has not begun may have only the setting that all AHP clients know.
     pub fn approvals(&self) -> &str {
         let values = self.session.state.config.as_ref().map(|config| &config.values);
         let text = |key: &str| values?.get(key)?.as_str();
@@ -207,7 +207,7 @@ impl Mirror {
         }
     }
 
-    /// The model that answers, as far as the host tells.
+    /// The current model, if the host names it.
     pub fn model(&self) -> Option<&str> {
         let model = self.session.state.config.as_ref()?.values.get("model")?;
         model.get("id").unwrap_or(model).as_str()

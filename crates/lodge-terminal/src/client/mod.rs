@@ -1,4 +1,4 @@
-//! What every terminal client keeps, however it draws: a mirror of the host's state, messages on their way, and the questions.
+//! What every terminal client has, however it draws: a mirror of the host's state, outgoing messages, and open questions.
 
 pub mod ask;
 pub(crate) mod form;

@@ -1,5 +1,5 @@
-//! Messages on their way. One is kept until the agent has taken it up, and sent again when the host was restarted before
-//! it had it; its id makes sure that it is not said twice.
+//! Outgoing messages. Each is kept until the agent has taken it up. If the host was restarted before it had the message, the message is
+//! sent again, under the same id, so that it counts once.
 
 use ahp::ahp_types::{
     StateAction,
@@ -17,11 +17,11 @@ struct Outgoing {
     sent: bool,
 }
 
-/// The messages.
+/// The outgoing messages, oldest first.
 #[derive(Default)]
 pub struct Outbox(Vec<Outgoing>);
 
-/// A message of a person.
+/// Makes a person's message.
 pub fn message(text: &str, model: Option<String>) -> Message {
     Message {
         text: text.to_owned(),
@@ -36,17 +36,17 @@ pub fn message(text: &str, model: Option<String>) -> Message {
 }
 
 impl Outbox {
-    /// Whether nothing is on its way.
+    /// Whether no message is outgoing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The messages that the host does not have yet.
+    /// The messages that were not sent yet.
     pub fn unsent(&self) -> impl Iterator<Item = &Message> {
         self.0.iter().filter(|out| !out.sent).map(|out| &out.message)
     }
 
-    /// Takes a message that shall be sent, into the running turn if it steers. Returns its id.
+    /// Adds a message. If `steers`, it goes into the running turn. Returns its id.
     pub fn put(&mut self, message: Message, steers: bool) -> String {
         let id = Uuid::new_v4().to_string();
         self.0.push(Outgoing {
@@ -58,8 +58,8 @@ impl Outbox {
         id
     }
 
-    /// What can be sent now, with the id of its message. It begins a turn when the agent is at rest, and waits in the
-    /// host's queue otherwise.
+    /// The next action to send, with the id of its message. It begins a turn if the agent is idle, and otherwise adds the
+    /// message to the host's queue.
     pub fn next(&mut self, mirror: &Mirror) -> Option<(String, StateAction)> {
         if !mirror.is_ready() {
             return None;
@@ -91,8 +91,8 @@ impl Outbox {
         Some((id, StateAction::ChatPendingMessageSet(action)))
     }
 
-    /// The host did not want it as the beginning of a turn, because another has just begun: it shall wait instead.
-    /// False when it did wait, or is no more.
+    /// Notes that the host refused to begin a turn with a message, because another one had just begun: the message is
+    /// queued instead. False if it was queued already, or is not here.
     pub fn wait(&mut self, id: &str) -> bool {
         match self.0.iter_mut().find(|out| out.id == id) {
             Some(out) if out.kind.is_none() => {
@@ -106,14 +106,14 @@ impl Outbox {
         }
     }
 
-    /// The host began a turn with a message that waited, under an id of its own.
+    /// Notes that the host began a turn, under an id of its own, with a queued message.
     pub fn renamed(&mut self, id: &str, turn: &str) {
         for out in self.0.iter_mut().filter(|out| out.id == id) {
             turn.clone_into(&mut out.id);
         }
     }
 
-    /// Lets go of what the agent has taken up.
+    /// Removes the messages that the agent has taken up.
     pub fn follow(&mut self, mirror: &Mirror) {
         let active = mirror.chat.state.active_turn.as_ref();
         self.0.retain(|out| {
@@ -122,18 +122,18 @@ impl Outbox {
         });
     }
 
-    /// Somebody took a waiting message back, or the agent took it into the running turn.
+    /// Removes a queued message: somebody took it back, or the agent took it into the running turn.
     pub fn removed(&mut self, id: &str) {
         self.0.retain(|out| out.id != id);
     }
 
-    /// After the host came back: what it does not have is sent again.
+    /// Has all messages that the host does not have sent again, after the connection was lost.
     pub fn again(&mut self, mirror: &Mirror) {
         self.follow(mirror);
         for out in &mut self.0 {
-            // The turn that it had to wait for may be gone: how it is sent is decided anew.
+            // The turn that it had to wait for may be gone, so how it is sent is decided again.
             out.kind.take_if(|kind| *kind == PendingMessageKind::Queued);
-            // A message that was kept over the restart waits there for a word of the person, which was said already.
+            // After a restart, the host keeps a queued message until a person confirms it. Here the person already has.
             out.sent = mirror.knows(&out.id) && (mirror.is_busy() || !mirror.is_waiting(&out.id));
         }
     }

@@ -1,4 +1,4 @@
-//! One thing in the conversation: a message, a part of an answer, how a turn ended.
+//! An entry of the conversation: a message, a part of an answer, or the end of a turn.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -18,12 +18,12 @@ use crate::{
     wrap::{self, Margin},
 };
 
-/// Lines of output below a call: while it runs, and when it is open.
+/// The lines of output below a call: while it runs, and when it is expanded.
 const LIVE_LINES: usize = 5;
 const OPEN_LINES: usize = 500;
-/// Lines of a difference below an edit that is not open.
+/// The lines of the diff below a collapsed edit.
 const DIFF_LINES: usize = 12;
-/// Lines of a thought that is not open.
+/// The lines of collapsed reasoning.
 const THOUGHT_LINES: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Entry {
     chunks: Option<Chunks>,
 }
 
-/// What of a part can be opened and closed, by its name.
+/// The id under which a part can be expanded and collapsed.
 pub(super) fn opens(part: &ResponsePart) -> Option<&str> {
     match part {
         ResponsePart::ToolCall(part) => call_id(&part.tool_call),
@@ -50,7 +50,7 @@ pub(super) fn opens(part: &ResponsePart) -> Option<&str> {
     }
 }
 
-/// Whether a part of a running turn stays as it is; of an answer, the block that others follow.
+/// Whether a part of a running turn is final. A block of an answer is final when another follows it.
 pub(super) fn is_settled(part: &ResponsePart, more_blocks: bool, more_parts: bool) -> bool {
     match part {
         ResponsePart::Markdown(_) => more_blocks || more_parts,
@@ -66,13 +66,13 @@ pub(super) fn is_settled(part: &ResponsePart, more_blocks: bool, more_parts: boo
     }
 }
 
-/// Whether a call, by what is known about it, runs a command.
+/// Whether a call runs a command.
 pub fn is_command(meta: Option<&Map<String, Value>>) -> bool {
     meta.and_then(|meta| meta.get("toolKind"))
         .is_some_and(|kind| kind == "terminal")
 }
 
-/// Whether a call ran a command that ended with an exit code other than 0. The call itself succeeded.
+/// Whether a call succeeded, but its command ended with an exit code other than 0.
 pub fn failed_command(call: &ToolCallCompletedState) -> bool {
     let mut contents = call.content.iter().flatten();
     contents.any(|part| match part {
@@ -97,7 +97,7 @@ fn call_id(call: &ToolCallState) -> Option<&str> {
     }
 }
 
-/// What a part says that a call does, if it is this call.
+/// What a call does, if this part is that call.
 pub(crate) fn said_of_call<'a>(part: &'a ResponsePart, id: &str) -> Option<&'a str> {
     let ResponsePart::ToolCall(part) = part else {
         return None;
@@ -117,7 +117,7 @@ fn key(part: &ResponsePart) -> &str {
     }
 }
 
-/// A number that changes when the part does.
+/// A number that changes whenever the part does.
 fn fingerprint(part: &ResponsePart) -> u64 {
     let mut hasher = DefaultHasher::new();
     match part {
@@ -136,7 +136,7 @@ fn fingerprint(part: &ResponsePart) -> u64 {
             };
             for part in content.unwrap_or_default() {
                 if let ToolResultContent::Text(part) = part {
-                    // What is kept of live output has one length after a while, so its end counts too.
+                    // The kept part of live output reaches a maximum length, so its end counts, too.
                     let end = part.text.len().saturating_sub(64);
                     (part.text.len(), &part.text.as_bytes()[end..]).hash(&mut hasher);
                 }
@@ -197,7 +197,7 @@ impl Entry {
         }
     }
 
-    /// The text that a block of an answer is made from.
+    /// The Markdown of a block of an answer.
     pub(super) fn source<'a>(&self, turn: Shown<'a>, block: usize) -> Option<&'a str> {
         let chunk = self.chunks.as_ref()?.all.get(block)?;
         match (self.what, turn.parts) {
@@ -209,7 +209,7 @@ impl Entry {
         }
     }
 
-    /// The rows of a block. An empty one stands in front where a gap is wanted.
+    /// The rows of a block, with an empty one in front where a gap belongs.
     pub(super) fn rows(
         &self,
         turn: Shown,
@@ -322,7 +322,7 @@ fn thought(content: &str, open: bool, live: bool, look: Look) -> Vec<Line<'stati
         return rows;
     }
     let lines: Vec<&str> = content.lines().filter(|line| !line.trim().is_empty()).collect();
-    // While it thinks, the last words are of interest; afterwards the first.
+    // While the model reasons, the last lines are shown; afterwards, the first.
     let shown = match live {
         true => &lines[lines.len().saturating_sub(THOUGHT_LINES)..],
         false => &lines[..lines.len().min(1)],
@@ -336,7 +336,7 @@ fn thought(content: &str, open: bool, live: bool, look: Look) -> Vec<Line<'stati
     rows
 }
 
-/// What is known of a call, whatever becomes of it.
+/// The data of a call in any state.
 struct Call<'a> {
     mark: &'static str,
     style: Style,
@@ -346,7 +346,7 @@ struct Call<'a> {
     note: Option<String>,
     running: bool,
     failed: bool,
-    /// It ran a command, so its output is for people too.
+    /// Whether it ran a command, whose output people see, too.
     command: bool,
 }
 

@@ -90,7 +90,7 @@ impl Policy {
         }
     }
 
-    /// A mode with its usual answers: reading inside the roots needs no question.
+    /// A mode with its usual answers: reads inside the roots need no approval.
     pub fn of(mode: Mode) -> Self {
         Self {
             mode,

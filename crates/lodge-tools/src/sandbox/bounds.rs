@@ -9,7 +9,11 @@ use std::{
 
 use crate::process::Group;
 
-/// How often somebody looks.
+/// How long a jailed command may run.
+pub(crate) const JAILED_TIME: Duration = Duration::from_secs(120);
+/// How many bytes it may print.
+pub(crate) const JAILED_OUTPUT: u64 = 16 << 20;
+/// How often usage is checked.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a command may use before it is ended.

@@ -18,8 +18,6 @@ use super::{
 };
 use crate::{Environment, paths, spill};
 
-/// How long a jailed command may take.
-pub const JAILED_TIME: Duration = Duration::from_secs(120);
 /// Where the private directories of a session are made.
 const JAILS: &str = "temp/jails";
 /// Where they go that a killed host left.

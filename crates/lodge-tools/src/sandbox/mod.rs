@@ -36,9 +36,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use bounds::{JailBounds, exceeds};
-pub use jail::{JAILED_TIME, remove_jails, run_jailed};
+pub(crate) use bounds::{JAILED_OUTPUT, JAILED_TIME, JailBounds, exceeds};
 pub(crate) use jail::{Jail, sweep_jails};
+pub use jail::{remove_jails, run_jailed};
 pub use launcher::SandboxLauncher;
 pub(crate) use verdict::blames_jail;
 

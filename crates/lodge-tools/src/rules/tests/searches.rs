@@ -52,7 +52,7 @@ fn denied_files_are_not_found_by_searching_in_any_mode() {
     }
     let rules = bench.load(denied, "");
     bench.check(&rules, OTHERS);
-    // Tools that search leave these files out, so that looking needs no question.
+    // Tools that search leave these files out, so reads need no approval.
     bench.check(
         &rules,
         "allow: read .\nallow: read src\ndeny: read src/deep/x\ndeny: read .env",

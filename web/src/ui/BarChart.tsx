@@ -11,7 +11,7 @@ const HEIGHT = 120;
 const WIDTH = 600;
 
 /** `first` is the colour of the first series, `show` how a value is written. */
-export function Bars(props: { label: string; bars: Bar[]; series: string[]; first?: number; show?: (value: number) => string }) {
+export function BarChart(props: { label: string; bars: Bar[]; series: string[]; first?: number; show?: (value: number) => string }) {
   const show = (value: number) => (props.show ?? count)(value);
   const colour = (at: number) => `s${at + (props.first ?? 0)}`;
   const total = (bar: Bar) => bar.parts.reduce((sum, part) => sum + part, 0);
