@@ -528,8 +528,8 @@ async fn open(ctx: Ctx, params: Params) -> MethodResult {
     ctx.attach(attached.clone());
     let reply = Reply::of(&json!({"status": status, "sessionId": attached.id(), "startupPrompts": []}))?;
     Ok(Outcome {
-        reply,
         start: Some(attached),
+        ..Outcome::of(reply)
     })
 }
 
