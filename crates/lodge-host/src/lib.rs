@@ -116,7 +116,8 @@ pub use lodge_log::{
     SessionSummary, SyncPolicy,
 };
 pub use lodge_tools::{
-    BackgroundShell, Database, Editor, Environment, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand,
+    BackgroundShell, Database, Editor, Environment, GitFiles, OutputSink, Statement, Table, Todos, ToolUpdate,
+    UserCommand,
     changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip},
     custom::{
         AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
