@@ -243,12 +243,9 @@ impl Session {
         let before: BTreeSet<String> = switches.keys().cloned().collect();
         switches.retain(|key, on| *on || agent_of(key).is_none() && !keys.contains_key(key));
         for name in off {
-            let found = keys
-                .iter()
-                .filter(|(_, found)| *found == name)
-                .map(|(key, _)| key.clone());
+            let found = keys.iter().find(|(_, found)| *found == name);
             // One that no file defines may come with an app later.
-            let key = found.last().unwrap_or_else(|| agent_key(name));
+            let key = found.map_or_else(|| agent_key(name), |(key, _)| key.clone());
             switches.insert(key, false);
         }
         self.set_switches(switches)?.done().await?;
