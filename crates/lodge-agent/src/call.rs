@@ -24,6 +24,7 @@ use crate::{
     partial::Partial,
     recorder::Recorder,
     redact::{Held, Secrets},
+    session::Shared,
     shortfall::Shortfall,
     streamed::{Piece, Streamed},
     turn::{Stop, Turn},
@@ -721,6 +722,40 @@ pub(crate) fn broken_off(model: &dyn Model) -> ModelError {
         code: None,
         retryable: true,
     }
+}
+
+/// What a call outside turns is for.
+#[derive(Clone, Copy)]
+pub(crate) struct Purpose {
+    pub(crate) initiator: &'static str,
+    pub(crate) interaction_type: &'static str,
+}
+
+/// One attempt of a call outside turns. What it used is recorded, whatever the answer is worth.
+pub(crate) async fn ask_once(
+    shared: &Shared,
+    model: &dyn Model,
+    request: Arc<ModelRequest>,
+    purpose: Purpose,
+) -> Result<Result<Box<Completion>, ModelError>, LogError> {
+    let started = Instant::now();
+    let mut stream = model.call(request);
+    while let Some(chunk) = stream.next().await {
+        match chunk {
+            Ok(Chunk::Done(answer)) => {
+                let used = AssistantUsage {
+                    initiator: Some(purpose.initiator.to_owned()),
+                    interaction_type: Some(purpose.interaction_type.to_owned()),
+                    ..usage(model.info().id.clone(), &answer, started.elapsed())
+                };
+                account(&shared.recorder, used)?;
+                return Ok(Ok(answer));
+            }
+            Ok(_) => {}
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Err(broken_off(model)))
 }
 
 /// The wait before the attempt of this number, counted from 1; nothing where another attempt would not help.

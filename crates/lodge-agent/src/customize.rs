@@ -242,6 +242,9 @@ pub fn skill_key(name: &str) -> String {
     format!("{SKILL_KEY}{name}")
 }
 
+/// What the log calls an agent without a file of its own when it says whether the agent is on.
+pub const AGENT_KEY: &str = "part:lodge:/agents/";
+
 impl Shared {
     /// The skills that are there, with whether each is on. What the log says of this session comes before what is
     /// configured, so whoever asks after a switch was recorded hears of it.
@@ -302,8 +305,8 @@ impl Shared {
     pub(crate) fn agent_types(&self) -> Vec<AgentDefinition> {
         let mut agents = self.builtin_agents();
         agents.extend(self.custom_agents().into_iter().filter(|agent| agent.infer));
-        let disabled = self.settings.lock().subagents.disabled.clone();
-        agents.retain(|agent| !disabled.contains(&agent.name));
+        let switches = self.recorder.session_facts(|facts| facts.switches.clone());
+        agents.retain(|agent| switches.get(&format!("{AGENT_KEY}{}", agent.name)) != Some(&false));
         agents
     }
 

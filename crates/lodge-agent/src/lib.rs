@@ -57,7 +57,7 @@ pub use client::{
     UserInputQuestion,
 };
 pub use compaction::{Compacted, begin_checkpoints};
-pub use customize::{Customization, CustomizationChange, Customized, SKILL_KEY, skill_info, skill_key};
+pub use customize::{AGENT_KEY, Customization, CustomizationChange, Customized, SKILL_KEY, skill_info, skill_key};
 pub use facts::{
     EVENTS_VERSION, Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule,
     OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories,

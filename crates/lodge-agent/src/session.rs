@@ -349,7 +349,7 @@ impl GitContext {
 
     /// Reads it from the files of git, without running git.
     pub fn of(cwd: &Path) -> Self {
-        let Some(root) = cwd.ancestors().find(|dir| dir.join(".git").exists()) else {
+        let Some(root) = GitFiles::root_around(cwd) else {
             return Self::default();
         };
         let git = GitFiles::of(root);

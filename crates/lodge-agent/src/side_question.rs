@@ -1,15 +1,16 @@
 //! Side questions: the model answers them from the conversation, and neither question nor answer becomes part of it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
-use lodge_events::AssistantUsage;
-use lodge_models::{Chunk, Message, ModelRequest, Part};
+use lodge_models::{Message, ModelRequest, Part};
 use tokio_util::sync::CancellationToken;
 
 use crate::{AgentError, call, session::Shared, turn::Turn};
 
-const INITIATOR: &str = "side-question";
+const PURPOSE: call::Purpose = call::Purpose {
+    initiator: "side-question",
+    interaction_type: "conversation-background",
+};
 const NO_TOOLS: &str =
     "\n\n<system_reminder>\nAnswer in words: tools do not run for this question.\n</system_reminder>";
 
@@ -33,25 +34,24 @@ pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String
         ..ModelRequest::default()
     };
     shared.recorder.durable().await?;
-    let started = Instant::now();
-    let mut stream = model.call(Arc::new(request));
-    while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|error| AgentError::Refused(error.message))?;
-        if let Chunk::Done(completion) = chunk {
-            let used = AssistantUsage {
-                initiator: Some(INITIATOR.to_owned()),
-                interaction_type: Some("conversation-background".to_owned()),
-                ..call::usage(model.info().id.clone(), &completion, started.elapsed())
-            };
-            call::account(&shared.recorder, used)?;
-            let text = completion.message.text.to_string();
-            return match text.trim() {
-                "" => Err(AgentError::Refused(
-                    "The model gave no answer in words. Ask again, or ask in the conversation.".into(),
-                )),
-                _ => Ok(text),
-            };
+    let request = Arc::new(request);
+    let mut attempt = 0;
+    let completion = loop {
+        let error = match call::ask_once(shared, &*model, request.clone(), PURPOSE).await? {
+            Ok(completion) => break completion,
+            Err(error) => error,
+        };
+        attempt += 1;
+        match call::pause_before(&error, attempt) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err(AgentError::Refused(error.message)),
         }
+    };
+    let text = completion.message.text.to_string();
+    match text.trim() {
+        "" => Err(AgentError::Refused(
+            "The model gave no answer in words. Ask again, or ask in the conversation.".into(),
+        )),
+        _ => Ok(text),
     }
-    Err(AgentError::Refused(call::broken_off(&*model).message))
 }

@@ -25,7 +25,7 @@ use crate::{
     roles,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
-    session::{Attached, SessionId},
+    session::{Attached, Hold, SessionId},
     storage::{Files, Provider},
 };
 
@@ -77,16 +77,23 @@ struct ConnectionState {
     additional_plugins: Vec<PathBuf>,
 }
 
-/// The result of a method. Its events are already in the outbox, so the response cannot overtake them.
+/// The result of a method. Its events are already in the outbox, so the response cannot overtake them. What begins with the
+/// method follows the response.
 pub(crate) struct Outcome {
     pub(crate) reply: Reply,
     /// A session that was opened: its events are sent after the response.
     pub(crate) start: Option<Arc<Attached>>,
+    /// A message that was sent: the events of its turn are sent after the response.
+    pub(crate) hold: Option<Hold>,
 }
 
 impl Outcome {
     pub(crate) fn of(reply: Reply) -> Self {
-        Self { reply, start: None }
+        Self {
+            reply,
+            start: None,
+            hold: None,
+        }
     }
 }
 
@@ -408,9 +415,10 @@ impl Connection {
 
     fn finish(&self, method: &str, id: &RawValue, result: MethodResult) {
         match result {
-            Ok(outcome) => {
-                self.peer.answer(id, Ok(outcome.reply));
-                if let Some(session) = outcome.start {
+            Ok(Outcome { reply, start, hold }) => {
+                self.peer.answer(id, Ok(reply));
+                drop(hold);
+                if let Some(session) = start {
                     session.start();
                 }
             }

@@ -44,6 +44,8 @@ pub(crate) const AUTO_MODE: &str = "auto_mode_switch.requested";
 pub(crate) struct Attached {
     session: Session,
     feed: Arc<Feed>,
+    /// Until the response that opened the session is sent.
+    opening: Mutex<Option<Hold>>,
     /// Dropping it stops the events.
     _listening: Listening,
     client: Mutex<Client>,
@@ -113,12 +115,12 @@ struct Client {
     attachment: Option<Attachment>,
 }
 
-/// Events on their way to the client. They are held back until the response that opened the session is sent.
+/// Events on their way to the client. They are held back while a response must come before them.
 struct Feed {
     session_id: String,
     peer: Peer,
     prefix: Bytes,
-    held: Mutex<Option<Vec<Event>>>,
+    held: Mutex<Held>,
     /// Set if the client stores the session's files: events follow the files that they mention.
     through: OnceLock<Queued>,
     /// Whether the client does not want deltas of sub-agents.
@@ -127,6 +129,35 @@ struct Feed {
     with_telemetry: AtomicBool,
     /// Lodge's own types that the client wants. It gets no others, because the SDK's schema does not have them.
     own_types: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// How many responses must come first.
+    holds: usize,
+    events: Vec<Event>,
+}
+
+/// Holds back a session's events for one client until it is dropped. Other clients get them at once.
+pub(crate) struct Hold(Arc<Feed>);
+
+impl Hold {
+    fn of(feed: &Arc<Feed>) -> Self {
+        feed.held.lock().holds += 1;
+        Self(feed.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut held = self.0.held.lock();
+        held.holds -= 1;
+        if held.holds == 0 {
+            for event in std::mem::take(&mut held.events) {
+                self.0.send(&event);
+            }
+        }
+    }
 }
 
 impl Feed {
@@ -157,9 +188,13 @@ impl Publish for Feed {
             return;
         }
         let mut held = self.held.lock();
-        match &mut *held {
-            Some(events) => events.push(event.clone()),
-            None => self.send(event),
+        if held.holds == 0 {
+            return self.send(event);
+        }
+        held.events.push(event.clone());
+        // What is in the session's files reaches a client that stores them before the response.
+        if let Some(mirror) = self.through.get().filter(|_| !event.is_ephemeral()) {
+            mirror.event(event, false);
         }
     }
 }
@@ -178,18 +213,17 @@ impl Attached {
             session_id: session.id().to_owned(),
             peer: peer.clone(),
             prefix: event_prefix(session.id()),
-            held: Mutex::new(Some(Vec::new())),
+            held: Mutex::default(),
             through: OnceLock::new(),
             without_sub_deltas: AtomicBool::new(false),
             with_telemetry: AtomicBool::new(false),
             own_types: Mutex::default(),
         });
+        let opening = Hold::of(&feed);
         let listening = if from_start {
             let (history, listening) = session.history_and_listen(feed.clone())?;
             let past: Vec<Event> = history.events().collect::<Result<_, _>>()?;
-            if let Some(held) = &mut *feed.held.lock() {
-                held.splice(0..0, past);
-            }
+            feed.held.lock().events.splice(0..0, past);
             listening
         } else {
             session.listen(feed.clone())
@@ -213,6 +247,7 @@ impl Attached {
             model_is_late: AtomicBool::new(false),
             session,
             feed,
+            opening: Mutex::new(Some(opening)),
             _listening: listening,
             client: Mutex::new(Client { spec, attachment: None }),
             chooser: Mutex::new(chooser),
@@ -326,13 +361,14 @@ impl Attached {
         }
     }
 
-    /// Sends the events that were held back; from now on, events are sent at once.
+    /// Holds back the session's events for this client until a response is sent.
+    pub(crate) fn hold(&self) -> Hold {
+        Hold::of(&self.feed)
+    }
+
+    /// Sends the events that were held back while the session was opened.
     pub(crate) fn start(&self) {
-        let mut held = self.feed.held.lock();
-        for event in held.take().into_iter().flatten() {
-            self.feed.send(&event);
-        }
-        drop(held);
+        drop(self.opening.lock().take());
         if let Some(provided) = &*self.provided.lock() {
             provided.begin();
         }

@@ -8,15 +8,15 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use lodge_agent::{
-    Approval, AutoChoice, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode, ModelSource,
-    Settings, SubagentSettings, Supply, SystemMessage, ToolFilter, further_directories,
+    AgentError, Approval, AutoChoice, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode,
+    ModelSource, Settings, SubagentSettings, Supply, SystemMessage, ToolFilter, further_directories,
 };
 use lodge_events::{AutoTier, LodgeChat};
 use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
 use lodge_tools::{Database, custom::Places};
 
-use crate::{HostError, host::Host};
+use crate::{HostError, host::Host, titles::check_title};
 
 /// Which model a session shall use.
 #[derive(Clone, Default)]
@@ -239,6 +239,8 @@ impl Host {
             Some(models) => models.clone(),
             None => Arc::new(OfCatalogue(self.models())),
         };
+        let name = new.name.as_deref().filter(|name| !name.is_empty());
+        name.map_or(Ok(()), check_title).map_err(AgentError::from)?;
         let mut customization = new.customization.clone();
         customization.places = Places::of_user(self.0.home_path());
         customization

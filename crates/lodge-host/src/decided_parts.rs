@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Host, HostError, Session,
-    decisions::{SessionDecisions, server_key, server_of, skill_of},
+    decisions::{SessionDecisions, agent_key, agent_of, server_key, server_of, skill_of},
     host::Inner,
 };
 
@@ -222,6 +222,36 @@ impl Session {
         })
     }
 
+    /// The kinds of sub-agents that are off.
+    pub async fn agents_off(&self) -> Result<BTreeSet<String>, AgentError> {
+        let found = self.found_agents().await?.into_iter();
+        let mut off: BTreeSet<String> = found.filter(|(_, on)| !on).map(|(agent, _)| agent.name).collect();
+        let switches = self.switches().into_iter().filter(|(_, on)| !on);
+        off.extend(switches.filter_map(|(key, _)| agent_of(&key).map(str::to_owned)));
+        Ok(off)
+    }
+
+    /// Turns these kinds of sub-agents off for this session alone, and all others on that were off for it alone.
+    pub async fn set_agents_off(&self, off: &BTreeSet<String>) -> Result<(), AgentError> {
+        let plugins = self.0.brought.lock().clone();
+        let plugins: Vec<&BroughtPlugin> = plugins.iter().collect();
+        let found = self.found_agents().await?.into_iter();
+        let keys: BTreeMap<String, String> = found
+            .map(|(agent, _)| (PartPlace::of_agent(&plugins, &agent).key, agent.name))
+            .collect();
+        let mut switches = self.switches();
+        let before: BTreeSet<String> = switches.keys().cloned().collect();
+        switches.retain(|key, on| *on || agent_of(key).is_none() && !keys.contains_key(key));
+        for name in off {
+            let found = keys.iter().find(|(_, found)| *found == name);
+            // One that no file defines may come with an app later.
+            let key = found.map_or_else(|| agent_key(name), |(key, _)| key.clone());
+            switches.insert(key, false);
+        }
+        self.set_switches(switches)?.done().await?;
+        self.apply_decisions(&plugins, &self.decisions(), &before).await
+    }
+
     /// Does what people decided anew for more than one session. A further chat has what is decided about its session alone.
     async fn apply_new_decisions(&self, host: &Host, before: &BTreeSet<String>) -> Result<(), HostError> {
         let own = match self.state().about.chat_of() {
@@ -266,5 +296,22 @@ pub(crate) fn follow_decisions(host: Weak<Inner>) -> impl Future<Output = ()> + 
             }
             before = now;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_an_agent_without_a_file_is_the_one_of_its_id() {
+        let agent = AgentDefinition {
+            name: "explore".into(),
+            path: None,
+            ..AgentDefinition::default()
+        };
+        let place = PartPlace::of_agent(&[], &agent);
+        assert_eq!(place.key, decision_key(&place.id));
+        assert_eq!(agent_of(&place.key), Some("explore"));
     }
 }

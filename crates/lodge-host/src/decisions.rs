@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use lodge_agent::AGENT_KEY;
 use lodge_agent::SKILL_KEY;
 pub use lodge_agent::skill_key;
 use parking_lot::Mutex;
@@ -31,6 +32,16 @@ pub fn server_key(name: &str) -> String {
 /// The skill that decisions call so.
 pub(crate) fn skill_of(key: &str) -> Option<&str> {
     key.strip_prefix(SKILL_KEY)
+}
+
+/// What decisions call an agent that no file defines.
+pub(crate) fn agent_key(name: &str) -> String {
+    format!("{AGENT_KEY}{name}")
+}
+
+/// The agent without a file that decisions call so.
+pub(crate) fn agent_of(key: &str) -> Option<&str> {
+    key.strip_prefix(AGENT_KEY)
 }
 
 /// The MCP server that decisions call so.

@@ -45,6 +45,7 @@ mod session;
 mod session_settings;
 mod settings;
 mod streamed_text;
+mod titles;
 pub mod tool_calls;
 mod trust;
 mod unused;
@@ -95,6 +96,7 @@ pub use schedules::{Clock, ScheduledPrompt};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session, SessionSettings};
 pub use streamed_text::StreamedText;
+pub use titles::{TitleError, check_title, title_of_copy};
 pub use trust::{Brought, Trust};
 pub use worktree::{Worktree, WorktreeError, branches, can_begin, git_context};
 pub use written_messages::{Written, is_from_person};
@@ -116,7 +118,8 @@ pub use lodge_log::{
     SessionSummary, SyncPolicy,
 };
 pub use lodge_tools::{
-    BackgroundShell, Database, Editor, Environment, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand,
+    BackgroundShell, Database, Editor, Environment, GitFiles, OutputSink, Statement, Table, Todos, ToolUpdate,
+    UserCommand,
     changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip},
     custom::{
         AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,

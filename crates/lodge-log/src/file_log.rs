@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::disk::{Disk, DiskFile, Mode, read_full, retry, write_all};
 use crate::error::LogError;
-use crate::index::{Index, IndexSave};
+use crate::index::{Index, IndexSave, remove_side_file};
 use crate::pool::FilePool;
 use crate::reader::{Backwards, Forwards};
 use crate::rewinds::{Hidden, Stretch, first_hidden};
@@ -289,6 +289,9 @@ impl FileLog {
             // A file that takes the log's place before its bytes are safe could leave nothing at all after a power cut.
             retry(|| file.sync()).map_err(io("compact"))?;
         }
+        // What is still on its way to the side file speaks of this log.
+        self.shared.syncer.wait_for_pending(&self.path);
+        remove_side_file(&*self.shared.disk, &self.dir).map_err(io("compact"))?;
         retry(|| self.shared.disk.rename(&fresh, &self.path)).map_err(io("compact"))?;
         self.file = self.shared.files.adopt(&self.path, file);
         (self.index, self.hidden) = (index, Hidden::default());

@@ -10,7 +10,7 @@ use crate::damage::{Damage, Report};
 use crate::disk::{DiskFile, Mode, put, read_full, read_whole, retry};
 use crate::error::LogError;
 use crate::file_log::{Alone, FileLog, LOG_FILE, Observer, Shared};
-use crate::index::{INDEX_FILE, Index, Saved};
+use crate::index::{INDEX_FILE, Index, Saved, remove_side_file};
 use crate::labels::Labels;
 use crate::names::{ID_FILE, dir_name, escaped, is_plain, needs_id_file};
 use crate::reader::{Backwards, Forwards};
@@ -77,11 +77,7 @@ impl FileStore {
         self.shared.syncer.wait_for_pending(&path);
         let disk = &*self.shared.disk;
         retry(|| disk.rename(&path, &dir.join(name))).map_err(LogError::io("set aside", &path))?;
-        let index = dir.join(INDEX_FILE);
-        match retry(|| disk.remove_file(&index)) {
-            Err(error) if missing(&error) => {}
-            removed => removed.map_err(LogError::io("remove", &index))?,
-        }
+        remove_side_file(disk, &dir).map_err(LogError::io("remove", &dir.join(INDEX_FILE)))?;
         drop(self.create(id)?);
         self.shared.notify(|observer| observer.rewritten(id));
         Ok(())

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use lodge_events::Event;
 use uuid::Uuid;
 
-use crate::disk::{Disk, DiskFile, Stat, put, read_full, read_whole};
+use crate::disk::{Disk, DiskFile, Stat, put, read_full, read_whole, retry};
+use crate::file_store::missing;
 use crate::rewinds::first_hidden;
 use crate::store::{Position, Snapshot};
 
@@ -210,6 +211,15 @@ impl Saved {
 
 fn read_array<const N: usize>(bytes: &mut Bytes) -> Option<[u8; N]> {
     (bytes.len() >= N).then(|| bytes.split_to(N))?.as_ref().try_into().ok()
+}
+
+/// Removes the side file, before another log takes the place of the one that it speaks of: as soon as that log is as long,
+/// it would pass for one that changed after it was written.
+pub(crate) fn remove_side_file(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    match retry(|| disk.remove_file(&dir.join(INDEX_FILE))) {
+        Err(error) if missing(&error) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// A side file to be written.

@@ -9,7 +9,7 @@ use crate::damage::{Damage, Repair};
 use crate::disk::{Disk, DiskFile, Mode, read_full, retry, write_all};
 use crate::error::LogError;
 use crate::file_log::Shared;
-use crate::index::Index;
+use crate::index::{Index, remove_side_file};
 use crate::scan::Scanner;
 use crate::survey::{Fix, Part, Survey, walk};
 
@@ -116,6 +116,7 @@ fn rewrite(scanner: Scanner, path: &Path, mut damaged: DamagedBytes<'_>) -> io::
     write_all(&*fresh, &mut [IoSlice::new(&buffer)])?;
     retry(|| fresh.sync())?;
     let set_aside = damaged.finish()?;
+    remove_side_file(disk, dir)?;
     retry(|| disk.rename(&fresh_path, path))?;
     retry(|| disk.sync_dir(dir))?;
     Ok((set_aside, index))

@@ -257,7 +257,7 @@ fn configuration(directory: &Path) -> Result<Vec<Line>, String> {
 /// be files of somebody else's choice.
 fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> {
     let moved = configured.iter().rfind(|(own, key, _)| !own && key == "core.worktree");
-    let root = directory.ancestors().find(|dir| dir.join(".git").exists());
+    let root = GitFiles::root_around(directory);
     let (Some((_, _, named)), Some(root)) = (moved, root) else {
         return Ok(());
     };

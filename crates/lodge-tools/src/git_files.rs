@@ -22,13 +22,20 @@ pub struct GitFiles {
 impl GitFiles {
     /// Those of the worktree with this root.
     pub fn of(root: &Path) -> Self {
-        // In worktrees and submodules, `.git` is a file that names the directory.
-        let named = text_in_folder(root, ".git", LONGEST).ok();
-        let named = named.as_deref().and_then(|text| text.strip_prefix("gitdir:"));
-        let dir = root.join(named.map_or(".git", str::trim));
+        let dir = root.join(named_dir(root).as_deref().unwrap_or(".git"));
         let common = text_in_folder(&dir, "commondir", LONGEST);
         let common = common.map_or_else(|_| dir.clone(), |common| dir.join(common.trim()));
         Self { dir, common }
+    }
+
+    /// Whether a worktree has its root here: an empty `.git` makes none, for Lodge as for git.
+    pub fn are_at(root: &Path) -> bool {
+        root.join(".git/HEAD").symlink_metadata().is_ok() || named_dir(root).is_some()
+    }
+
+    /// The root of the worktree that a directory is in.
+    pub fn root_around(dir: &Path) -> Option<&Path> {
+        dir.ancestors().find(|dir| Self::are_at(dir))
     }
 
     /// Where git keeps what belongs to this worktree.
@@ -50,6 +57,12 @@ impl GitFiles {
     pub(crate) fn index(&self) -> Option<File> {
         open_in_folder(&self.dir, "index").ok()
     }
+}
+
+/// What `.git` names where it is a file, as in linked worktrees and submodules.
+fn named_dir(root: &Path) -> Option<String> {
+    let text = text_in_folder(root, ".git", LONGEST).ok()?;
+    Some(text.strip_prefix("gitdir:")?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -81,6 +94,40 @@ mod tests {
         let files = GitFiles::of(&root);
         assert_eq!((files.head(), files.config()), (String::new(), String::new()));
         assert!(files.index().is_none());
+    }
+
+    #[test]
+    fn a_worktree_begins_where_git_says_so_and_not_at_any_folder_of_that_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("repo/.git/HEAD", "ref: refs/heads/main\n");
+        put("repo/linked/.git", "gitdir: ../.git/worktrees/linked\n");
+        put("repo/odd/.git", "anything\n");
+        put("repo/leftover/.git/config", "");
+        std::fs::create_dir_all(dir.path().join("repo/empty/.git")).unwrap();
+        std::fs::create_dir_all(dir.path().join("empty/.git")).unwrap();
+        for (inside, root) in [
+            ("repo", Some("repo")),
+            ("repo/src/deep", Some("repo")),
+            ("repo/linked/src", Some("repo/linked")),
+            ("repo/odd", Some("repo")),
+            ("repo/leftover", Some("repo")),
+            ("repo/empty/src", Some("repo")),
+            ("empty/src", None),
+        ] {
+            let inside = dir.path().join(inside);
+            let found = GitFiles::root_around(&inside).filter(|found| found.starts_with(dir.path()));
+            assert_eq!(
+                found,
+                root.map(|root| dir.path().join(root)).as_deref(),
+                "{}",
+                inside.display()
+            );
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::git_files::GitFiles;
+
 /// The most that is kept of a project. The model reads all of it.
 pub(crate) const MOST: usize = 100;
 /// The longest fact, in characters.
@@ -46,8 +48,7 @@ pub struct Memories {
 
 /// The project that a directory is part of: the repository around it, whichever of its worktrees that is, or itself.
 fn project(cwd: &Path) -> PathBuf {
-    let repository = cwd.ancestors().find(|dir| dir.join(".git").exists());
-    let worktree = repository.unwrap_or(cwd);
+    let worktree = GitFiles::root_around(cwd).unwrap_or(cwd);
     repository_of(worktree).unwrap_or_else(|| worktree.to_owned())
 }
 
@@ -147,6 +148,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let repository = dir.path().join("repo");
         std::fs::create_dir_all(repository.join(".git")).unwrap();
+        std::fs::write(repository.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
         std::fs::create_dir_all(repository.join("src")).unwrap();
         let memories = Memories::of_home(&dir.path().join("home"));
         for number in 0..=MOST {
@@ -179,6 +181,7 @@ mod tests {
         for path in [&own, &worktree.join("src"), &stranger] {
             std::fs::create_dir_all(path).unwrap();
         }
+        std::fs::write(repository.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
         std::fs::write(own.join("commondir"), "../..\n").unwrap();
         std::fs::write(own.join("gitdir"), format!("{}\n", worktree.join(".git").display())).unwrap();
         for tree in [&worktree, &stranger] {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_host::{
-    Export, Format, Home, Host, Invoked,
+    Export, Format, Home, Host, Invoked, check_title,
     import::{self, Outcome},
 };
 use lodge_log::{Position, Store};
@@ -119,6 +119,7 @@ pub(crate) async fn fork(
     name: Option<String>,
     console: &mut Console,
 ) -> Result<u8> {
+    name.as_deref().map_or(Ok(()), check_title)?;
     let id = find_for(host, id)?;
     let up_to = match at {
         None => None,

@@ -1,14 +1,17 @@
 //! Asks the model for a summary, with less of the conversation if it refuses all of it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use futures_util::StreamExt;
-use lodge_events::AssistantUsage;
-use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, ToolSpec};
+use lodge_log::LogError;
+use lodge_models::{Completion, ErrorKind, Model, ModelError, ModelRequest, ToolSpec};
 
 use super::shrink::{shrink, size_of};
 use crate::{call, session::Shared, shortfall::Shortfall};
 
+const PURPOSE: call::Purpose = call::Purpose {
+    initiator: "compaction",
+    interaction_type: "conversation-compaction",
+};
 /// How often a request that the model refuses as too long is made shorter.
 const MOST_REFUSALS: u32 = 6;
 
@@ -39,6 +42,12 @@ impl Failure {
     }
 }
 
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        Self::told(format!("The session's log cannot be written: {error}"))
+    }
+}
+
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         Self {
@@ -64,7 +73,7 @@ pub(super) async fn summarise(
     loop {
         let tokens = shared.corrected(request.estimated_tokens());
         request.prompt_tokens = Some(tokens);
-        let error = match ask(shared, model, Arc::new(request.clone())).await? {
+        let error = match call::ask_once(shared, model, Arc::new(request.clone()), PURPOSE).await? {
             Ok(answer) => {
                 let fitted = (refusals > 0).then_some(tokens);
                 return check(answer).map(|answer| Summary { answer, fitted });
@@ -85,33 +94,6 @@ pub(super) async fn summarise(
             None => return Err(error.into()),
         }
     }
-}
-
-/// One attempt. What it used is recorded, whatever the answer is worth.
-async fn ask(
-    shared: &Shared,
-    model: &dyn Model,
-    request: Arc<ModelRequest>,
-) -> Result<Result<Box<Completion>, ModelError>, Failure> {
-    let started = Instant::now();
-    let mut stream = model.call(request);
-    while let Some(chunk) = stream.next().await {
-        match chunk {
-            Ok(Chunk::Done(answer)) => {
-                let used = AssistantUsage {
-                    initiator: Some("compaction".to_owned()),
-                    interaction_type: Some("conversation-compaction".to_owned()),
-                    ..call::usage(model.info().id.clone(), &answer, started.elapsed())
-                };
-                let recorded = call::account(&shared.recorder, used);
-                recorded.map_err(|error| Failure::told(format!("The session's log cannot be written: {error}")))?;
-                return Ok(Ok(answer));
-            }
-            Ok(_) => {}
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-    Ok(Err(call::broken_off(model)))
 }
 
 /// An answer that is not whole, or wants to call tools, is no summary.

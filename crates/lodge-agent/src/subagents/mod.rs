@@ -26,8 +26,6 @@ const MAX_RUNNING: usize = 16;
 pub struct SubagentSettings {
     /// By kind of agent.
     pub agents: BTreeMap<String, SubagentOverride>,
-    /// Kinds that cannot be started.
-    pub disabled: Vec<String>,
     /// How many may run at the same time.
     pub max_running: Option<usize>,
     /// How deeply they may be nested.

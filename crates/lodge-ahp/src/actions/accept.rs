@@ -212,7 +212,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         && let Some(place) = chat::further(inner, asked)
     {
         let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
-        if let Err(reason) = super::session::title(title) {
+        if let Err(reason) = lodge_host::check_title(title) {
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;
         }

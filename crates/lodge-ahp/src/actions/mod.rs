@@ -30,9 +30,8 @@ pub(crate) use self::{
     chat::{further, list_chats, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, is_same},
     host::{begin, begin_automation, cancel_automation},
-    refusal::{Refusal, TitleError, TurnRefusal},
+    refusal::{Refusal, TurnRefusal},
     rules::fill_lists,
-    session::title,
     settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},
 };

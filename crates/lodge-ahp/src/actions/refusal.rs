@@ -1,8 +1,8 @@
 //! Reasons to refuse an action, in words for people.
 
-use lodge_host::{AgentError, HostError, RegisterError};
+use lodge_host::{AgentError, HostError, RegisterError, TitleError};
 
-use super::{directories::MOST_DIRECTORIES, session::TITLE, settings::ROOM};
+use super::{directories::MOST_DIRECTORIES, settings::ROOM};
 use crate::{
     annotations::AnnotationRefusal, customizations::DecisionError, dialect::seed::IncomingError, projection::EditError,
     state::QuoteError, terminals::TerminalRefusal,
@@ -185,11 +185,6 @@ pub(crate) enum DirectoryRefusal {
     #[error("name the directory that the chat works in first")]
     OwnFirst,
 }
-
-/// A title is empty or too long.
-#[derive(Debug, thiserror::Error)]
-#[error("a title has 1 to {TITLE} characters")]
-pub(crate) struct TitleError;
 
 /// Refusals about sessions.
 #[derive(Debug, thiserror::Error)]

@@ -5,13 +5,13 @@ use ahp_types::{
     actions::SessionConfigChangedAction,
     state::{McpServerState, SessionActiveClient, SessionState},
 };
-use lodge_host::{Approval, Mode};
+use lodge_host::{Approval, Mode, check_title};
 use serde_json::Value;
 
 use super::{
     Dispatch, Refusal,
     plan::{After, NoChange, Plan},
-    refusal::{SessionRefusal, TitleError},
+    refusal::SessionRefusal,
 };
 use crate::{
     customizations::{self, ServerRequest},
@@ -22,17 +22,6 @@ use crate::{
     version::Dialect,
 };
 
-/// A title longer than this helps nobody.
-pub(super) const TITLE: usize = 500;
-
-/// A title that can be one.
-pub(crate) fn title(title: &str) -> Result<&str, TitleError> {
-    if title.trim().is_empty() || title.len() > TITLE {
-        return Err(TitleError);
-    }
-    Ok(title)
-}
-
 pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
     use StateAction as A;
     let Some(entry) = inner.core.sessions.get(&dispatch.channel) else {
@@ -41,7 +30,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     let state = &entry.state;
     match action {
         A::SessionTitleChanged(changed) => {
-            title(&changed.title)?;
+            check_title(&changed.title)?;
             if state.title == changed.title {
                 return Ok(Plan::nothing(NoChange::Echo));
             }

@@ -5,10 +5,10 @@ use ahp_types::state::{
     AutomationDefinitionPatch, AutomationDisableCondition, AutomationMisfirePolicy, AutomationSchedule,
     AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, MessageKind,
 };
-use lodge_host::{Definition, Misfire, Schedule, SessionTemplate, StopRule};
+use lodge_host::{Definition, Misfire, Schedule, SessionTemplate, StopRule, TitleError, check_title};
 
 use crate::{
-    actions::{self, MOST_DIRECTORIES, TitleError},
+    actions::MOST_DIRECTORIES,
     chats::{kept_message, kept_model, shown_message, shown_model},
     methods::session_settings,
     uri,
@@ -56,7 +56,7 @@ pub(super) fn check_address(resource: &str) -> Result<(), DefinitionError> {
 /// Checks a definition against the rules of this protocol. The host has more.
 pub(super) fn check(definition: &AutomationDefinition) -> Result<(), DefinitionError> {
     // It becomes the title of its sessions.
-    actions::title(&definition.title)?;
+    check_title(&definition.title)?;
     if definition.message.origin.kind != MessageKind::Automation {
         return Err(DefinitionError::Origin);
     }

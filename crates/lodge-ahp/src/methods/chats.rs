@@ -82,7 +82,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         .map(|wanted| subset(&directories, wanted));
     let own = own.transpose()?;
     if let Some(title) = &params.title {
-        crate::actions::title(title).map_err(RpcError::params)?;
+        lodge_host::check_title(title).map_err(RpcError::params)?;
     }
     let gate = face.gate(&params.chat);
     let _one = gate.lock().await;

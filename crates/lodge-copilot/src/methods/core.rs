@@ -17,7 +17,7 @@ use crate::{
     generation::Generation,
     github, opening,
     rpc::{AUTHENTICATION_FAILED, Params, Reply, RpcError},
-    session::{Attached, SessionId},
+    session::{Attached, Hold, SessionId},
 };
 
 pub(crate) const PROTOCOL_VERSION: u32 = 3;
@@ -43,8 +43,8 @@ pub(crate) static CORE: Capability = Capability {
         method!(raw "session.resume", 45, "opens an existing session", resume),
         method!("session.destroy", 364, "closes a session; it stays on disk", detach),
         method!("session.detach", 0, "the newer name of `session.destroy`", detach),
-        method!(session "session.send", 214, "sends a message to the agent", send),
-        method!(session "session.sendMessages", 0, "sends several messages that one turn answers", send_messages),
+        method!(turn "session.send", 214, "sends a message to the agent", send),
+        method!(turn "session.sendMessages", 0, "sends several messages that one turn answers", send_messages),
         method!(session "session.abort", 7, "stops the running turn", abort),
         method!(raw "session.getMessages", 29, "every persisted event", get_messages),
         method!(
@@ -175,8 +175,8 @@ fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult
     ctx.attach(attached.clone());
     attached.belongs_to(config.traceparent.as_deref());
     Ok(Outcome {
-        reply: Reply::of(&result)?,
         start: Some(attached),
+        ..Outcome::of(Reply::of(&result)?)
     })
 }
 
@@ -283,11 +283,12 @@ fn acceptable(attachment: &mut Attachment) -> Result<(), RpcError> {
     Ok(())
 }
 
-async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
+async fn send(session: Arc<Attached>, params: SendParams) -> Result<(Value, Option<Hold>), RpcError> {
     session.belongs_to(params.traceparent.as_deref());
     session.catch_up_with_model().await?;
     let wait = params.wait == Some(true);
-    Ok(json!({"messageId": turns::say(&session, params.try_into()?, wait).await?}))
+    let (id, hold) = turns::say(&session, params.try_into()?, wait).await?;
+    Ok((json!({"messageId": id}), hold))
 }
 
 #[derive(Debug, Deserialize)]
@@ -298,7 +299,7 @@ struct BatchParams {
 }
 
 /// The turn answers the last message; the others precede it.
-async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<Value, RpcError> {
+async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<(Value, Option<Hold>), RpcError> {
     let BatchParams { mut messages, all } = params;
     let Some(last) = messages.pop() else {
         return Err(RpcError::params("messages must contain at least one message"));
@@ -328,8 +329,9 @@ async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<Va
         before,
         ..prompt.try_into()?
     };
-    ids.push(turns::say(&session, prompt, wait).await?);
-    Ok(json!({"messageIds": ids}))
+    let (id, hold) = turns::say(&session, prompt, wait).await?;
+    ids.push(id);
+    Ok((json!({"messageIds": ids}), hold))
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -121,7 +121,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Method> {
 #[derive(Debug, Default, serde::Deserialize)]
 pub(crate) struct Nothing {}
 
-/// One entry of the table: a method of the server, or with `session` a method of a session that the client has open.
+/// One entry of the table: a method of the server, with `session` a method of a session that the client has open, or with
+/// `turn` one whose response comes before the events of the turn that it begins.
 macro_rules! method {
     ($name:literal, $weight:literal, $summary:literal, $function:path) => {
         $crate::methods::Method {
@@ -146,6 +147,24 @@ macro_rules! method {
                     let session = $crate::session::of(&ctx, &params)?;
                     let result = $function(session, params.parse()?).await?;
                     Ok($crate::connection::Outcome::of($crate::rpc::Reply::of(&result)?))
+                })
+            },
+        }
+    };
+    (turn $name:literal, $weight:literal, $summary:literal, $function:path) => {
+        $crate::methods::Method {
+            name: $name,
+            weight: $weight,
+            summary: $summary,
+            handler: |ctx, params| {
+                Box::pin(async move {
+                    let session = $crate::session::of(&ctx, &params)?;
+                    let (result, hold) = $function(session, params.parse()?).await?;
+                    let reply = $crate::rpc::Reply::of(&result)?;
+                    Ok($crate::connection::Outcome {
+                        hold,
+                        ..$crate::connection::Outcome::of(reply)
+                    })
                 })
             },
         }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use lodge_events::PermissionRule;
 use lodge_host::{
-    Approval, Change, RulesChange, Trust,
+    Approval, Change, GitFiles, RulesChange, Trust,
     rules::{self, Policy, Rule, RuleSet, RuleSubject, Scope},
 };
 use serde::Deserialize;
@@ -233,7 +233,7 @@ struct PlaceParams {
 
 fn place(params: &PlaceParams) -> (PathBuf, &'static str) {
     let location = rules::location(&params.working_directory);
-    let kind = if location.join(".git").exists() { "repo" } else { "dir" };
+    let kind = if GitFiles::are_at(&location) { "repo" } else { "dir" };
     (location, kind)
 }
 

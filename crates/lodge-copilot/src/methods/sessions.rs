@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use lodge_host::{HostError, ListFilter, SessionSummary};
+use lodge_host::{AgentError, HostError, ListFilter, SessionSummary, check_title, title_of_copy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -373,8 +373,9 @@ async fn fork(ctx: Ctx, params: ForkParams) -> Result<Value, RpcError> {
     let name = name.unwrap_or_else(|| {
         let label = source.and_then(|summary| summary.title.or(summary.summary));
         let label = label.unwrap_or_else(|| format!("Session {}", session_id.chars().take(8).collect::<String>()));
-        format!("{label} (fork)")
+        title_of_copy(&label)
     });
+    check_title(&name).map_err(AgentError::from)?;
     let copy = ctx.host.fork(&session_id, last, None).await?;
     copy.rename(Some(name.clone())).await?;
     Ok(json!({"sessionId": copy.id(), "name": name}))
@@ -528,8 +529,8 @@ async fn open(ctx: Ctx, params: Params) -> MethodResult {
     ctx.attach(attached.clone());
     let reply = Reply::of(&json!({"status": status, "sessionId": attached.id(), "startupPrompts": []}))?;
     Ok(Outcome {
-        reply,
         start: Some(attached),
+        ..Outcome::of(reply)
     })
 }
 

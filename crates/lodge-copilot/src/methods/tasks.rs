@@ -1,6 +1,10 @@
 //! Sub-agents as background tasks: listing, following and controlling them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use lodge_events::timestamp_text;
 use lodge_host::{BackgroundShell, Change, NewTask, SubagentOverride, SubagentSettings, TaskInfo};
@@ -25,7 +29,7 @@ pub(crate) static TASKS: Capability = Capability {
         method!(session "session.tasks.refresh", 1, "does nothing: the list is always current", refresh),
         method!(session "session.tasks.waitForPending", 1, "waits until no sub-agent works and no turn runs", wait),
         method!(session "session.cancelAllBackgroundAgents", 0, "stops all sub-agents in the background", cancel_all),
-        method!(session "session.tools.updateSubagentSettings", 1, "models and limits of sub-agents", settings),
+        method!(session "session.tools.updateSubagentSettings", 1, "models and limits of sub-agents, and which kinds are off", settings),
         method!(session "session.tools.getSubagentSettings", 0, "returns them; `null` when nothing is set", get_settings),
     ],
 };
@@ -206,7 +210,7 @@ struct SettingsParams {
 #[serde(rename_all = "camelCase", default)]
 struct Subagents {
     agents: BTreeMap<String, Override>,
-    disabled_subagents: Vec<String>,
+    disabled_subagents: BTreeSet<String>,
     max_concurrency: Option<usize>,
     max_depth: Option<usize>,
     #[serde(flatten)]
@@ -233,17 +237,18 @@ async fn settings(session: Arc<Attached>, params: SettingsParams) -> Result<Valu
                 (name, wish)
             })
             .collect(),
-        disabled: given.disabled_subagents,
         max_running: bound(given.max_concurrency),
         max_depth: bound(given.max_depth),
     };
     session.session().configure(Change::Subagents(settings)).await?;
+    session.session().set_agents_off(&given.disabled_subagents).await?;
     Ok(json!({}))
 }
 
 async fn get_settings(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let set = session.session().settings().subagents;
-    if set == SubagentSettings::default() {
+    let off = session.session().agents_off().await?;
+    if set == SubagentSettings::default() && off.is_empty() {
         return Ok(json!({"subagents": null}));
     }
     let agents = set.agents.into_iter().map(|(name, wish)| {
@@ -252,7 +257,7 @@ async fn get_settings(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcEr
     });
     let subagents = json!({
         "agents": agents.collect::<Map<_, _>>(),
-        "disabledSubagents": set.disabled,
+        "disabledSubagents": off,
         "maxConcurrency": set.max_running,
         "maxDepth": set.max_depth,
     });

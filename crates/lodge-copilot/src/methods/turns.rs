@@ -14,7 +14,7 @@ use super::{Capability, core::SendParams, method};
 use crate::{
     connection::{Ctx, MethodResult, Outcome},
     rpc::{INTERNAL_ERROR, Params, Reply, RpcError},
-    session::{self, Attached, SessionId},
+    session::{self, Attached, Hold, SessionId},
 };
 
 pub(crate) static TURNS: Capability = Capability {
@@ -28,7 +28,7 @@ pub(crate) static TURNS: Capability = Capability {
             suspend
         ),
         method!("session.shutdown", 1, "unloads the session from memory", shutdown),
-        method!(session "session.fleet.start", 1, "starts several sub-agents that work in parallel", fleet),
+        method!(turn "session.fleet.start", 1, "starts several sub-agents that work in parallel", fleet),
         method!(
             session "session.interruptMainTurn",
             0,
@@ -92,12 +92,14 @@ impl Publish for Watch {
     }
 }
 
-/// Sends a message, optionally waits for its end, and returns its id.
-pub(super) async fn say(session: &Attached, prompt: Prompt, wait: bool) -> Result<String, RpcError> {
-    match wait {
-        true => Ok(send_and_see(session, prompt).await?.0),
-        false => Ok(session.session().send(prompt).await?),
+/// Sends a message, and returns its id. With `wait`, its turn ends first; without, the client gets the turn's events when the
+/// hold is dropped.
+pub(super) async fn say(session: &Attached, prompt: Prompt, wait: bool) -> Result<(String, Option<Hold>), RpcError> {
+    if wait {
+        return Ok((send_and_see(session, prompt).await?.0, None));
     }
+    let hold = session.hold();
+    Ok((session.session().send(prompt).await?, Some(hold)))
 }
 
 async fn send_and_see(attached: &Attached, mut prompt: Prompt) -> Result<(String, End), RpcError> {
@@ -160,7 +162,7 @@ struct FleetParams {
     wait: Option<bool>,
 }
 
-async fn fleet(session: Arc<Attached>, params: FleetParams) -> Result<Value, RpcError> {
+async fn fleet(session: Arc<Attached>, params: FleetParams) -> Result<(Value, Option<Hold>), RpcError> {
     let wanted = params.prompt.filter(|prompt| !prompt.trim().is_empty());
     let text = match &wanted {
         Some(wanted) => format!("{FLEET}\n\nWhat is wanted: {wanted}"),
@@ -173,8 +175,8 @@ async fn fleet(session: Arc<Attached>, params: FleetParams) -> Result<Value, Rpc
         ..Prompt::default()
     };
     session.catch_up_with_model().await?;
-    say(&session, prompt, params.wait == Some(true)).await?;
-    Ok(json!({"started": true}))
+    let (_, hold) = say(&session, prompt, params.wait == Some(true)).await?;
+    Ok((json!({"started": true}), hold))
 }
 
 #[derive(Debug, Default, Deserialize)]

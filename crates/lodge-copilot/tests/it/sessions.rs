@@ -65,6 +65,62 @@ async fn the_answer_comes_before_the_first_event_and_after_the_last() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_message_comes_before_everything_of_its_turn() {
+    let house = House::new();
+    let (mut client, mut other) = (house.client(), house.client());
+    let session = client.create(json!({})).await;
+    other
+        .call("session.resume", json!({"sessionId": session, "disableResume": true}))
+        .await;
+    let message = json!({"sessionId": session, "prompt": "say hello"});
+    let messages = json!({"sessionId": session, "messages": [{"prompt": "say one"}, {"prompt": "say two"}]});
+    for (method, params) in [
+        ("session.send", &message),
+        ("session.sendMessages", &messages),
+        ("session.fleet.start", &message),
+    ] {
+        for _ in 0..10 {
+            let id = client.ask(method, params.clone()).await;
+            // What the session said before it was asked may still be under way.
+            loop {
+                let message = client.next().await;
+                if message["id"] == id {
+                    break;
+                }
+                let kind = message["params"]["event"]["type"].as_str();
+                let of_turn = [
+                    "pending_messages.modified",
+                    "user.message",
+                    "assistant.turn_start",
+                    "session.idle",
+                ];
+                assert!(kind.is_none_or(|kind| !of_turn.contains(&kind)), "{method}: {message}");
+            }
+            let whole = client.events_until("session.idle").await;
+            assert!(types(&whole).contains(&"user.message"), "{:?}", types(&whole));
+            other.events_until("session.idle").await;
+        }
+    }
+
+    // Of two messages at once, each is answered before it is seen, and what was held for either is sent.
+    let asked = [
+        client.ask("session.send", message.clone()).await,
+        client.ask("session.send", message).await,
+    ];
+    let (mut answered, mut seen) = (Vec::new(), 0);
+    while seen < asked.len() {
+        let message = client.next().await;
+        if message["method"] != "session.event" {
+            answered.extend(message["result"]["messageId"].as_str().map(str::to_owned));
+        } else if message["params"]["event"]["type"] == "user.message" {
+            let id = message["params"]["event"]["data"]["messageId"].as_str().unwrap();
+            assert!(answered.iter().any(|answered| answered == id), "{message}");
+            seen += 1;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_session_is_resumed_after_a_restart_of_the_host() {
     let house = House::new();

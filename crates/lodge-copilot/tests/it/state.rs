@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, House};
+use crate::client::{Client, House, types};
 
 struct Table {
     client: Client,
@@ -32,6 +32,48 @@ impl Table {
         let (_, message) = self.client.fail(method, params.clone()).await;
         assert!(message.contains(words), "{method} {params}: {message}");
     }
+}
+
+#[tokio::test]
+async fn kinds_of_sub_agents_that_are_off_stay_off_after_a_restart() {
+    let (house, mut table) = Table::new(json!({})).await;
+    let agents = std::path::Path::new(&table.client.work).join(".github/agents");
+    std::fs::create_dir_all(&agents).unwrap();
+    std::fs::write(
+        agents.join("knitter.md"),
+        "---\nname: knitter\ndescription: knits\n---\nYou knit.\n",
+    )
+    .unwrap();
+    let off = |names: &[&str]| json!({"subagents": {"disabledSubagents": names}});
+    let told = |names: &[&str]| json!({"subagents": {"agents": {}, "disabledSubagents": names}});
+    let (update, get) = (
+        "session.tools.updateSubagentSettings",
+        "session.tools.getSubagentSettings",
+    );
+    table.check(get, json!({}), json!({"subagents": null})).await;
+    table
+        .check(update, off(&["knitter", "explore", "later"]), json!({}))
+        .await;
+    table.check(update, off(&["knitter", "explore"]), json!({})).await;
+    table.check(get, json!({}), told(&["explore", "knitter"])).await;
+    let Table { client, session } = table;
+    drop(client);
+    let house = house.restarted().await;
+    let mut client = house.client();
+    let resume = json!({"sessionId": session, "enableConfigDiscovery": true});
+    client.call("session.resume", resume).await;
+    let mut table = Table { client, session };
+    table.check(get, json!({}), told(&["explore", "knitter"])).await;
+    let started = |kind: &str| {
+        let call = json!({"agent_type": kind, "name": "a", "description": "d", "prompt": "say hi", "mode": "sync"});
+        format!("call task {call}")
+    };
+    for (kind, runs) in [("explore", false), ("task", true)] {
+        let events = table.client.say(&table.session, &started(kind)).await;
+        assert_eq!(types(&events).contains(&"subagent.started"), runs, "{kind}: {events:?}");
+    }
+    table.check(update, json!({"subagents": null}), json!({})).await;
+    table.check(get, json!({}), json!({"subagents": null})).await;
 }
 
 #[tokio::test]
@@ -77,6 +119,13 @@ async fn mode_plan_name_and_model_are_set_and_read_back() {
     table.check("session.name.get", none(), json!({"name": "mine"})).await;
     table
         .refused("session.name.set", json!({"name": " \t\n"}), "cannot be empty")
+        .await;
+    table
+        .refused(
+            "session.name.set",
+            json!({"name": "ü".repeat(501)}),
+            "1 to 500 characters",
+        )
         .await;
 
     table

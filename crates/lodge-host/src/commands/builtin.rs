@@ -3,10 +3,15 @@
 use std::fmt::Write as _;
 
 use futures_util::future::BoxFuture;
-use lodge_agent::{Change, Mode};
+use lodge_agent::{AgentError, Change, Mode};
 
 use super::{CommandInfo, CommandSource, Invoked};
-use crate::{Export, Format, HostError, Session, changes::Span, export::fenced};
+use crate::{
+    Export, Format, HostError, Session,
+    changes::Span,
+    export::fenced,
+    titles::{check_title, title_of_copy},
+};
 
 /// How long providers may take to say which models they have.
 const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
@@ -354,11 +359,12 @@ impl Session {
         let host = self
             .host()
             .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?;
-        let copy = host.fork(self.id(), None, None).await?;
         let title = match name {
-            "" => format!("{} (fork)", self.title_now()),
+            "" => title_of_copy(&self.title_now()),
             name => name.to_owned(),
         };
+        check_title(&title).map_err(AgentError::from)?;
+        let copy = host.fork(self.id(), None, None).await?;
         copy.rename(Some(title.clone())).await?;
         done(format!("“{title}” is a copy of this session: {}", copy.id()))
     }

@@ -7,7 +7,7 @@ use lodge_events::{AbortReason, Event, Payload};
 use uuid::Uuid;
 
 use super::Session;
-use crate::{Host, HostError};
+use crate::{Host, HostError, titles::check_title};
 
 /// Messages.
 impl Session {
@@ -137,6 +137,7 @@ impl Session {
 
     /// Gives the session a name chosen by a person, or removes the name.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
+        name.as_deref().map_or(Ok(()), check_title)?;
         self.configure(Change::Name { name, automatic: false }).await?;
         if let Some(host) = self.0.host.upgrade() {
             host.label(self, self.settings().name);
@@ -146,6 +147,7 @@ impl Session {
 
     /// Gives the session a name that an app made up, unless a person chose its name. Answers whether it has it now.
     pub async fn name_automatically(&self, name: String) -> Result<bool, AgentError> {
+        check_title(&name)?;
         let name = Some(name);
         self.configure(Change::Name { name, automatic: true }).await?;
         Ok(!self.is_named_by_person())

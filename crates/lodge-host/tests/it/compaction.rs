@@ -183,15 +183,19 @@ async fn a_summary_is_asked_for_like_any_other_answer() {
     probe.turn("one").await;
     let tools = server.last_request().body["tools"].clone();
     assert_eq!(tools.as_array().map(Vec::len), Some(1));
+    let busy = || {
+        for status in [429, 503] {
+            server.reply(Reply::error(status, "busy", "later").header("retry-after-ms", "1"));
+        }
+    };
+    busy();
     server.reply(Reply::text("aside"));
     assert_eq!(probe.session.ask_aside("why?".into()).await.unwrap(), "aside");
     assert_eq!(server.last_request().body["tools"], tools);
     server.reply(Reply::call("c", "view", "{}"));
     let error = probe.session.ask_aside("why?".into()).await.unwrap_err();
     assert!(error.to_string().contains("no answer in words"), "{error}");
-    for status in [429, 503] {
-        server.reply(Reply::error(status, "busy", "later").header("retry-after-ms", "1"));
-    }
+    busy();
     server.reply(Reply::text("in short"));
     probe.seen.clear();
     let compacted = probe.session.compact(None).await.unwrap();

@@ -68,6 +68,20 @@ fn a_snapshot_comes_back_until_the_log_is_another() {
 }
 
 #[test]
+fn a_log_that_was_repaired_and_is_as_long_again_did_not_change_after_writing() {
+    let t = indexed();
+    let mut bytes = fs::read(t.log_path("s")).unwrap();
+    bytes[..100].fill(b'#');
+    fs::write(t.log_path("s"), bytes).unwrap();
+    let mut opened = t.store().fix("s").unwrap();
+    for n in 1000..1010 {
+        opened.log.append(&event_saying(n, &"x".repeat(500))).unwrap();
+    }
+    let report = t.store().check("s").unwrap();
+    assert_eq!(report.findings.count(Damage::Changed), 0, "{}", report.findings);
+}
+
+#[test]
 fn a_log_opens_the_same_with_any_side_file() {
     let good = fs::read(indexed().session_dir("s").join("events.idx")).unwrap();
     let mut flipped = good.clone();

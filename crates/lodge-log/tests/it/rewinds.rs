@@ -237,6 +237,25 @@ fn an_open_log_reads_the_same_before_and_after_it_is_compacted() {
     }
 }
 
+/// What hangs beside the chain stays, so the same events stand in another order once they are put back.
+#[test]
+fn a_log_that_was_compacted_and_is_as_long_again_did_not_change_after_writing() {
+    let t = TestHome::new();
+    let mut log = t.store().create("s").unwrap();
+    log.append_all(&[event(0), event(1), beside(70, Some(1)), event(2)])
+        .unwrap();
+    log.save_snapshot(Snapshot {
+        at: log.end(),
+        bytes: "state".into(),
+    });
+    log.append(&rewind(80, 1, Some(0))).unwrap();
+    assert!(log.compact().unwrap());
+    log.append_all(&[event(1), event(2), event(3)]).unwrap();
+    log.request_sync().wait().unwrap();
+    let report = t.store().check("s").unwrap();
+    assert!(report.findings.is_empty(), "{}", report.findings);
+}
+
 #[test]
 fn a_rewind_that_cannot_be_is_refused_and_nothing_is_written() {
     let t = TestHome::new();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::index::Tracked;
-use crate::git_env;
+use crate::{git_env, git_files::GitFiles};
 
 /// A git repository.
 pub struct Git {
@@ -41,7 +41,7 @@ impl Git {
 
     /// The repository that a directory is in.
     pub fn around(dir: &Path) -> Option<Self> {
-        let root = dir.ancestors().find(|dir| dir.join(".git").exists())?;
+        let root = GitFiles::root_around(dir)?;
         Self::is_there().then(|| Self::at(root))
     }
 

@@ -24,6 +24,7 @@ use super::{
     index::{Conversions, Index},
     records::Delta,
 };
+use crate::git_files::GitFiles;
 
 /// A file that was changed so shortly before it was read may change again without its times showing it.
 const TICK: Duration = Duration::from_millis(50);
@@ -127,12 +128,8 @@ impl Tree {
         let looked = now();
         let (found, mut repositories) = walk(root, skipped, limits, cache.entries)?;
         cache.entries = found.len();
-        repositories.extend(
-            root.ancestors()
-                .skip(1)
-                .find(|dir| dir.join(".git").exists())
-                .map(Path::to_owned),
-        );
+        let around = root.parent().and_then(GitFiles::root_around);
+        repositories.extend(around.map(Path::to_owned));
         let indexes: Vec<Index> = match Git::is_there() {
             true => repositories
                 .iter()

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::git_files::GitFiles;
+
 /// What is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -94,10 +96,7 @@ impl Places {
             Kind::Skills => &[".github/skills", ".agents/skills", ".claude/skills"],
             Kind::Agents => &[".github/agents", ".claude/agents"],
         };
-        let root = project
-            .ancestors()
-            .find(|dir| dir.join(".git").exists())
-            .unwrap_or(project);
+        let root = GitFiles::root_around(project).unwrap_or(project);
         let dirs = project.ancestors().take_while(|dir| dir.starts_with(root));
         dirs.flat_map(|dir| names.iter().map(move |name| (dir, name)))
             .map(|(dir, name)| Place {

@@ -34,6 +34,8 @@ use std::path::{Path, PathBuf};
 use lodge_events::{PermissionResult, PermissionResultKind, PermissionRule};
 use serde::{Deserialize, Serialize};
 
+use crate::git_files::GitFiles;
+
 pub use decide::{decide, governs, lasting, rules_for};
 pub use pattern::Exclusions;
 
@@ -451,10 +453,7 @@ impl RuleSet {
 
 /// The root of the git repository that `cwd` is in, or `cwd` itself.
 pub fn location(cwd: &Path) -> PathBuf {
-    cwd.ancestors()
-        .find(|dir| dir.join(".git").exists())
-        .unwrap_or(cwd)
-        .to_owned()
+    GitFiles::root_around(cwd).unwrap_or(cwd).to_owned()
 }
 
 #[cfg(test)]

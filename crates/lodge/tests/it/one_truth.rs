@@ -333,7 +333,10 @@ fn settings_by_ahp(work: &Path) -> Vec<Row> {
             "an agent that is off in the session",
             Ahp(On::Session, toggle("@knitter".into(), "session")),
             Some((On::Session, named("knitter", "/enabled", false))),
-            None,
+            Some((
+                "session.tools.getSubagentSettings",
+                at("/subagents/disabledSubagents/0", "knitter"),
+            )),
         ),
         row(
             "a server that is off in the session",
@@ -381,6 +384,18 @@ fn settings_by_an_app(work: &Path) -> Vec<Row> {
             Sdk("session.skills.disable", json!({ "name": "spinning" })),
             Some((On::Session, named("spinning", "/enabled", false))),
             Some(("session.skills.list", named("spinning", "/enabled", false))),
+        ),
+        row(
+            "kinds of sub-agents that are off in the session",
+            Sdk(
+                "session.tools.updateSubagentSettings",
+                json!({ "subagents": { "disabledSubagents": ["knitter", "explore"] } }),
+            ),
+            Some((On::Session, named("knitter", "/enabled", false))),
+            Some((
+                "session.tools.getSubagentSettings",
+                at("/subagents/disabledSubagents", json!(["explore", "knitter"])),
+            )),
         ),
         row(
             "a server that is off in the session",

@@ -22,7 +22,13 @@ fn bench() -> Bench {
     for path in ["work/src/deep", "work/.git/hooks", "home", "outside"] {
         std::fs::create_dir_all(root.join(path)).unwrap();
     }
-    for path in ["work/a.txt", "work/.env", "work/src/lib.rs", "outside/secret"] {
+    for path in [
+        "work/a.txt",
+        "work/.git/HEAD",
+        "work/.env",
+        "work/src/lib.rs",
+        "outside/secret",
+    ] {
         std::fs::write(root.join(path), "x").unwrap();
     }
     std::os::unix::fs::symlink(root.join("outside/secret"), work.join("link.txt")).unwrap();
