@@ -39,7 +39,7 @@ async fn the_commands_of_the_house_do_what_they_say() {
         ("diff", "", "a.txt (+2 -0)"),
         ("tools", "", "`bash`"),
         ("model", "", "`rehearsal`: Rehearsal (offline) (in use)"),
-        ("model", "rehearsal", "rehearsal answers"),
+        ("model", "rehearsal", "Switched to rehearsal"),
         ("mode", "", "interactive"),
         ("mode", "plan", "now plan"),
         ("plan", "", "The mode is plan"),
