@@ -25,6 +25,10 @@ and how, what was tried, what failed, and what is left to do. Answer with the su
 /// Tokens that a summary may be long.
 const LONGEST_SUMMARY: u64 = 16_000;
 
+/// A twentieth of a small window is less than one message: after a compaction that came to nothing, the conversation changes by
+/// at least so many tokens before the next one.
+const LEAST_CHANGE: u64 = 1_000;
+
 /// What a compaction achieved.
 #[derive(Debug, Clone)]
 pub struct Compacted {
@@ -56,22 +60,17 @@ impl Turn {
     }
 
     /// Whether the conversation takes more than this part of what the model's window leaves for it. It does not for a while
-    /// after a compaction that failed.
+    /// after a compaction that left too much.
     fn is_fuller_than(&self, part: f64, tools: &[ToolSpec]) -> Result<bool, Stop> {
         let size = self.shared.context_size(self.system.len(), tools)?;
-        let room = self.model().info().prompt_limit();
-        let room = room.saturating_sub(size.system + size.tools).max(1);
+        let room = size.room(self.model().info().prompt_limit());
         let full = size.conversation as f64 / room as f64 > part;
         Ok(full && !self.shared.compacting.is_paused(size.conversation, room))
     }
 
     /// Compacts now. Why the model could not summarise, where it could not; clients have been told.
     pub(crate) async fn compact(&self, trigger: CompactionTrigger) -> Result<Result<Compacted, String>, Stop> {
-        // What one beside the turn would come to stands for less.
-        self.shared.compacting.cancel();
-        self.shared.compacting.done().await;
-        let begun = self.begin_compaction(None, trigger)?;
-        finish(&self.shared, begun, &self.cancel, ready(())).await
+        self.compact_alone(None, trigger).await
     }
 
     /// Compacts because somebody asked for it.
@@ -79,7 +78,19 @@ impl Turn {
         &self,
         instructions: Option<&str>,
     ) -> Result<Result<Compacted, String>, Stop> {
-        let begun = self.begin_compaction(instructions, CompactionTrigger::Manual)?;
+        self.compact_alone(instructions, CompactionTrigger::Manual).await
+    }
+
+    /// Compacts instead of the one beside the turns, if one runs: what that would come to stands for less. Of two that run at
+    /// once, the summary of the first would stand for what only the second saw.
+    async fn compact_alone(
+        &self,
+        instructions: Option<&str>,
+        trigger: CompactionTrigger,
+    ) -> Result<Result<Compacted, String>, Stop> {
+        self.shared.compacting.cancel();
+        self.shared.compacting.done().await;
+        let begun = self.begin_compaction(instructions, trigger)?;
         finish(&self.shared, begun, &self.cancel, ready(())).await
     }
 
@@ -93,6 +104,8 @@ impl Turn {
         let held = CancellationToken::new();
         let hold = held.clone().drop_guard();
         tokio::spawn(async move {
+            // All of it: a block that names one field takes only that, and the one that runs would be done at once.
+            let running = running;
             // Clients have been told of a failure; a log that cannot be written is told by whoever writes next.
             let _ = finish(&shared, begun, &running.cancel, held.cancelled()).await;
         });
@@ -100,12 +113,12 @@ impl Turn {
     }
 }
 
-/// The compaction that runs beside the turns, if one does, and whether the last automatic one failed.
+/// The compaction that runs beside the turns, if one does, and what the last automatic one could not make smaller.
 #[derive(Default)]
 pub(crate) struct Compacting {
     running: Mutex<Option<(CancellationToken, CancellationToken)>>,
-    /// The tokens of the conversation that the model could not summarise.
-    failed_at: Mutex<Option<u64>>,
+    /// The tokens of a conversation that the model could not summarise, or whose summary still takes too much room.
+    stuck_at: Mutex<Option<u64>>,
 }
 
 /// Held by the one that runs; letting it go says that it is done.
@@ -147,11 +160,13 @@ impl Compacting {
         running.is_some()
     }
 
-    /// Whether another attempt is to wait until the conversation has grown by a twentieth of its room: what failed a moment
-    /// ago would most likely fail again before every call.
+    /// Whether another attempt is to wait until the conversation has changed by a twentieth of its room: what came to nothing a
+    /// moment ago would most likely come to nothing before every call. Estimates are corrected meanwhile, so it may seem to
+    /// have become smaller.
     fn is_paused(&self, conversation: u64, room: u64) -> bool {
-        let failed_at = *self.failed_at.lock();
-        failed_at.is_some_and(|failed| (failed..failed + room / 20).contains(&conversation))
+        let change = (room / 20).max(LEAST_CHANGE);
+        let stuck_at = *self.stuck_at.lock();
+        stuck_at.is_some_and(|stuck| stuck.abs_diff(conversation) < change)
     }
 }
 
@@ -193,7 +208,8 @@ impl Turn {
                 system: self.system.clone(),
                 messages,
                 tools,
-                longest_answer: Some(LONGEST_SUMMARY),
+                // A summary that fills a small window leaves no room for what follows.
+                longest_answer: Some(LONGEST_SUMMARY.min(info.prompt_limit() / 4)),
                 headers: settings.headers.clone(),
                 user_agent: settings.client_name.clone(),
                 ..ModelRequest::default()
@@ -260,7 +276,7 @@ async fn finish(
             let failure = match failed {
                 Some(Err(failure)) => {
                     if !by_person {
-                        *shared.compacting.failed_at.lock() = Some(before.conversation);
+                        *shared.compacting.stuck_at.lock() = Some(before.conversation);
                     }
                     failure
                 }
@@ -282,7 +298,6 @@ async fn finish(
             return Ok(Err(error));
         }
     };
-    *shared.compacting.failed_at.lock() = None;
     // What was refused until it was shorter than this tells more of the limit than what is known of the model.
     let limit = summary
         .fitted
@@ -304,12 +319,14 @@ async fn finish(
         messages_removed: 0,
         tokens_removed: 0,
     };
+    let mut left = 0;
     let tokens = shared.estimator();
     recorder.record_from(|transcript| {
         let shrunk = transcript.with_summary(&compacted.summary, Some(limit));
         let (before_it, after_it) = (tokens(shrunk.before), tokens(shrunk.after));
         compacted.messages_removed = shrunk.removed;
         compacted.tokens_removed = before_it as i64 - after_it as i64;
+        left = after_it;
         SessionCompactionComplete {
             success: true,
             pre_compaction_tokens: Some(before_it),
@@ -331,6 +348,8 @@ async fn finish(
             ..SessionCompactionComplete::default()
         }
     })?;
+    let most = before.room(info.prompt_limit()) as f64 * shared.settings.lock().compaction.threshold;
+    *shared.compacting.stuck_at.lock() = (left as f64 > most).then_some(left);
     turn::tell_usage(shared, info, system_bytes, &tools)?;
     Ok(Ok(compacted))
 }

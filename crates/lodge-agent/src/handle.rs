@@ -34,13 +34,13 @@ use crate::{
     facts::Facts,
     hooks::{FindHooks, Hooks, Step},
     instructions::Instruction,
-    permission::Permissions,
+    permission::{ApprovalForRun, Permissions},
     questions::Question,
     queue::{PendingMessage, Place, Queue, Readiness},
     recorder::{Publish, Recorder, Remote, Reopen},
     redact::Secrets,
     session::{ContextSize, GitContext, Shared},
-    settings::{Change, Delivery, Outcome, Prompt, Settings},
+    settings::{Approval, Change, Delivery, Outcome, Prompt, Settings},
     supply::Supply,
 };
 
@@ -574,6 +574,11 @@ impl Agent {
     /// The settings as they are now.
     pub fn settings(&self) -> Settings {
         self.shared.settings()
+    }
+
+    /// Changes what is asked before tools run until the guard is dropped, for all of the session's agents. It is not recorded.
+    pub fn approve_for_run(&self, approval: Approval) -> Result<ApprovalForRun, AgentError> {
+        self.shared.approve_for_run(approval)
     }
 
     /// Whether a person chose the session's name.

@@ -67,6 +67,7 @@ pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
 pub use limits::limits;
 pub use lodge_events::AnsweredBy;
+pub use permission::ApprovalForRun;
 pub use questions::{Questions, RecordedQuestion};
 pub use queue::{PendingMessage, PendingMessages};
 pub use recorder::{Publish, Remote, RemoteLog, Reopen};

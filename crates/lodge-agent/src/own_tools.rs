@@ -199,7 +199,7 @@ impl Call<'_> {
             Some("autopilot" | "autopilot_fleet") => Mode::Autopilot,
             _ => Mode::Interactive,
         };
-        let approval = shared.settings.lock().approval;
+        let approval = shared.approval();
         if answer.auto_approve_edits == Some(true) && matches!(approval, Approval::Ask | Approval::AutoSafe) {
             shared.change_approval(Approval::AutoEdit)?;
         }

@@ -1,5 +1,6 @@
 //! Permission for tool calls: rules decide first, then people.
 
+mod for_run;
 mod recorded;
 
 use std::path::Path;
@@ -41,6 +42,9 @@ pub(crate) enum Verdict {
     Rejected(String),
 }
 
+pub use for_run::ApprovalForRun;
+use for_run::ForRuns;
+
 const APPROVED: Verdict = Verdict::Allowed { approved: true };
 
 /// What a model reads when nobody could be asked.
@@ -54,6 +58,8 @@ pub(crate) struct Permissions {
     lent: Mutex<Vec<Rule>>,
     /// What nobody in the session can wave aside.
     managed: Mutex<Option<ManagedPolicy>>,
+    /// What runs chose for as long as they last.
+    for_runs: ForRuns,
 }
 
 /// For how long an approval holds.
@@ -70,6 +76,7 @@ impl Permissions {
             session: Mutex::default(),
             lent: Mutex::default(),
             managed: Mutex::default(),
+            for_runs: ForRuns::default(),
         }
     }
 
@@ -143,7 +150,7 @@ impl Permissions {
         let place = self.place(shared);
         let mut rules = self.rules.lock();
         let of_files = rules.policy;
-        rules.policy = match shared.root().settings.lock().approval {
+        rules.policy = match shared.approval() {
             Approval::AutoSafe => of_files,
             Approval::AutoEdit => Policy::of(Mode::AutoApproveSafe),
             Approval::Ask => Policy::ask_everything(),
@@ -303,8 +310,25 @@ impl Shared {
         });
     }
 
-    /// Changes what is asked. Policy may forbid that nothing is.
+    /// Changes what is asked. It holds at once, also for runs that chose otherwise. Policy may forbid that nothing is asked.
     pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
+        self.check_approval(approval)?;
+        Ok(self.change_approval(approval)?)
+    }
+
+    /// The approval mode in force: the session's own, unless a run chose another one.
+    pub(crate) fn approval(&self) -> Approval {
+        let own = self.root().settings.lock().approval;
+        self.permissions.for_runs.strictest().unwrap_or(own)
+    }
+
+    /// Changes what is asked until the guard is dropped, and records nothing of it.
+    pub(crate) fn approve_for_run(&self, approval: Approval) -> Result<ApprovalForRun, AgentError> {
+        self.check_approval(approval)?;
+        Ok(self.permissions.for_runs.begin(approval))
+    }
+
+    fn check_approval(&self, approval: Approval) -> Result<(), AgentError> {
         if approval == Approval::ApproveAll && self.permissions.forbids_bypass() {
             let message = "The organisation's policy does not allow approving everything.";
             self.recorder.note(SessionManagedSettingsEnforced {
@@ -316,7 +340,7 @@ impl Shared {
             });
             return Err(AgentError::Refused(message.into()));
         }
-        Ok(self.change_approval(approval)?)
+        Ok(())
     }
 
     /// Allows what is like this from now on, in this session.

@@ -321,6 +321,11 @@ impl ContextSize {
     pub fn total(&self) -> u64 {
         self.conversation + self.system + self.tools
     }
+
+    /// What a prompt of so many tokens leaves for the conversation.
+    pub(crate) fn room(&self, prompt_limit: u64) -> u64 {
+        prompt_limit.saturating_sub(self.system + self.tools).max(1)
+    }
 }
 
 /// Where git says the directory belongs.

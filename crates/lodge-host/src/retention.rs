@@ -114,6 +114,10 @@ impl Host {
         {
             return Ok(false);
         }
+        let now = self.find(id).await?;
+        if now.is_some_and(|now| now.modified > session.modified) {
+            return Ok(false);
+        }
         match self.delete(id).await {
             Ok(()) => Ok(true),
             // Somebody else was faster.

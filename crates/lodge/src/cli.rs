@@ -516,7 +516,7 @@ impl ServeArgs {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// The message; piped input is added to it. `-` at the end waits for input that takes long to come
+    /// The message; piped input is added to it. `-` at the end waits for it however long it takes
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
     /// Print every event as a line of JSON instead of text

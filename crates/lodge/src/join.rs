@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10).saturating_add(keyring::PATIENCE);
 /// How long standard input may be silent before the person is told what Lodge waits for.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Time limit for standard input to begin, if there is a message without it.
+/// Time limit for standard input to begin, if there is a message without it and nobody sees what Lodge waits for.
 const FIRST_INPUT: Duration = Duration::from_secs(5);
 
 /// The request with which a program comes to a running host.
@@ -273,25 +273,30 @@ async fn installed() {
     }
 }
 
-/// All of standard input, unless it is a terminal. Programs that start others often leave an input open to which nothing ever
-/// comes. So input that does not begin in time is left out, and the person is told, unless `waits`.
+/// All of standard input, unless it is a terminal. Half a message is never sent. Programs that start others often leave an
+/// input open to which nothing ever comes: unless `waits`, a run that no person watches fails when input does not begin in time.
+/// A person is told what Lodge waits for.
 fn piped_input(waits: bool) -> Result<String> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Ok(String::new());
     }
-    if !waits && !begins(&stdin, FIRST_INPUT) {
-        eprintln!(
-            "warning: nothing came on standard input within {} s, so the message is sent without it. To wait longer, end the \
-             message with `-`; to send no input, add `< /dev/null`.",
+    if !waits && !std::io::stderr().is_terminal() && !begins(&stdin, FIRST_INPUT) {
+        let nothing = format!(
+            "Nothing came on standard input within {} s, so no message was sent. To send no input, add `< /dev/null`. To wait \
+             for the input however long it takes, end the message with `-`.",
             FIRST_INPUT.as_secs()
         );
-        return Ok(String::new());
+        Cli::command().error(ErrorKind::Io, nothing).exit();
     }
     let (done, ended) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         if ended.recv_timeout(SILENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("Reading standard input until it ends…");
+            let without = match waits {
+                true => "",
+                false => " To send no input, press Ctrl-C and add `< /dev/null`.",
+            };
+            eprintln!("Reading standard input until it ends…{without}");
         }
     });
     let mut bytes = Vec::new();

@@ -53,40 +53,27 @@ fn tell_failed_servers(session: &Session, view: &mut View<'_>) -> io::Result<()>
 
 /// Runs `lodge run`. `input` is the piped input.
 pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut Console) -> Result<u8> {
-    let (session, approvals) = open(host, &args).await?;
-    let turn = turn(host, &args, input, console, &session, &approvals).await;
-    // However it ended.
-    approvals.give_back(&session).await?;
-    turn
+    let session = open(host, &args).await?;
+    // For as long as the run lasts, however it ends.
+    let approval = args.yolo.then_some(ApprovalArg::All).or(args.approve);
+    let _approval = approval.map(|mode| session.approve_for_run(mode.into())).transpose()?;
+    turn(host, &args, input, console, &session).await
 }
 
-/// The approval mode of one run.
-struct Approvals {
-    /// The mode that an option asked for, and the session's own.
-    lent: Option<(Approval, Approval)>,
-}
-
-impl Approvals {
-    /// Gives the session its own mode again, unless somebody changed it meanwhile.
-    async fn give_back(&self, session: &Session) -> Result<()> {
-        if let Some((lent, own)) = self.lent
-            && session.settings().approval == lent
-        {
-            session.configure(Change::Approval(own)).await?;
+impl From<ApprovalArg> for Approval {
+    fn from(mode: ApprovalArg) -> Self {
+        match mode {
+            ApprovalArg::All => Self::ApproveAll,
+            ApprovalArg::Safe => Self::AutoSafe,
+            ApprovalArg::Edits => Self::AutoEdit,
+            ApprovalArg::Ask => Self::Ask,
+            ApprovalArg::None => Self::DenyAll,
         }
-        Ok(())
     }
 }
 
 /// Sends the message and shows the turn.
-async fn turn(
-    host: &Host,
-    args: &RunArgs,
-    input: &str,
-    console: &mut Console,
-    session: &Session,
-    approvals: &Approvals,
-) -> Result<u8> {
+async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, session: &Session) -> Result<u8> {
     let text = prompt(&args.prompt, input);
     let interactive = !args.json && console.terminal.has_person();
     let client = ClientSpec {
@@ -193,7 +180,6 @@ async fn turn(
             },
         }
     }
-    approvals.give_back(session).await?;
     if args.json && session.clients() <= 1 {
         // No other client has it open, so it ends here, and `--json` is complete.
         host.close(session.id()).await;
@@ -246,16 +232,8 @@ async fn stop_quietly(session: &Session, error: std::io::Error) -> Result<u8> {
     }
 }
 
-async fn open(host: &Host, args: &RunArgs) -> Result<(Session, Approvals)> {
+async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
     let model = args.model.clone().map_or(ModelChoice::Default, ModelChoice::Named);
-    let asked = args.yolo.then_some(ApprovalArg::All).or(args.approve);
-    let asked = asked.map(|mode| match mode {
-        ApprovalArg::All => Approval::ApproveAll,
-        ApprovalArg::Safe => Approval::AutoSafe,
-        ApprovalArg::Edits => Approval::AutoEdit,
-        ApprovalArg::Ask => Approval::Ask,
-        ApprovalArg::None => Approval::DenyAll,
-    });
     let mode = args.mode.map(|mode| match mode {
         ModeArg::Interactive => Mode::Interactive,
         ModeArg::Plan => Mode::Plan,
@@ -294,12 +272,7 @@ async fn open(host: &Host, args: &RunArgs) -> Result<(Session, Approvals)> {
             .await?
         }
     };
-    let own = session.settings().approval;
-    let lent = asked.filter(|asked| *asked != own).map(|asked| (asked, own));
-    if let Some((asked, _)) = lent {
-        session.configure(Change::Approval(asked)).await?;
-    }
-    Ok((session, Approvals { lent }))
+    Ok(session)
 }
 
 /// Prints one event as it is.

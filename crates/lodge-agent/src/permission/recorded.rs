@@ -20,6 +20,7 @@ impl Shared {
     /// unless it is stricter than what held before.
     pub(crate) fn change_approval(&self, approval: Approval) -> Result<(), LogError> {
         let root = self.root();
+        self.permissions.for_runs.end_all();
         let before = std::mem::replace(&mut root.settings.lock().approval, approval);
         if before == approval {
             return Ok(());
@@ -53,7 +54,7 @@ impl Shared {
 
 impl Approval {
     /// The more may happen without a question, the higher.
-    fn freedom(self) -> u8 {
+    pub(super) fn freedom(self) -> u8 {
         match self {
             Self::DenyAll => 0,
             Self::Ask => 1,

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,6 +33,8 @@ struct Elsewhere {
     unknown: Arc<Mutex<HashSet<String>>>,
     /// Sessions that another host uses.
     used: Arc<parking_lot::Mutex<HashSet<String>>>,
+    /// Whether nobody can say which sessions other hosts use.
+    silent: Arc<AtomicBool>,
     /// The session of which it was asked last whether another host has it.
     asked_for: Arc<watch::Sender<String>>,
 }
@@ -41,6 +46,7 @@ impl Default for Elsewhere {
             waits: Arc::default(),
             unknown: Arc::default(),
             used: Arc::default(),
+            silent: Arc::default(),
             asked_for: Arc::default(),
         }
     }
@@ -106,7 +112,10 @@ impl Keeper for Elsewhere {
         Box::pin(async move {
             let free = !self.used.lock().contains(id);
             self.asked_for.send_replace(id.to_owned());
-            Ok(free)
+            match self.silent.load(Ordering::Relaxed) {
+                true => Err(HostError::Invalid("nobody answers".into())),
+                false => Ok(free),
+            }
         })
     }
 
@@ -265,6 +274,44 @@ async fn nothing_of_a_session_is_deleted_while_another_host_uses_it() {
     }
     house.host.delete(&uuid(1)).await.unwrap();
     assert!(house.host.summary(&further.id).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_is_due_while_nobody_can_say_who_has_the_session_is_sent_later() {
+    let elsewhere = Elsewhere::default();
+    let mut now = Timestamp::now();
+    let clock = Clock::by_hand(now);
+    let house = kit::house_kept(Arc::new(elsewhere.clone()), clock.clone()).await;
+    house.host.keep_schedules();
+    let session = house.host.create(new_in(&house)).await.unwrap();
+    let id = session.id().to_owned();
+    let scheduled = SessionScheduleCreated {
+        interval_ms: Some(600_000),
+        recurring: Some(true),
+        prompt: "say tick".into(),
+        ..SessionScheduleCreated::default()
+    };
+    session.schedule(scheduled).await.unwrap();
+    drop(session);
+    assert!(house.host.close(&id).await);
+    let said = || {
+        let events = house.host.read(&id).unwrap().events();
+        let said = events.filter(|event| matches!(event.as_ref().unwrap().payload(), Payload::UserMessage(_)));
+        said.count()
+    };
+    elsewhere.silent.store(true, Ordering::Relaxed);
+    while *elsewhere.asked_for.borrow() != id {
+        now += Duration::from_secs(60);
+        clock.set(now);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(said(), 0);
+    elsewhere.silent.store(false, Ordering::Relaxed);
+    while said() == 0 {
+        now += Duration::from_secs(60);
+        clock.set(now);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]

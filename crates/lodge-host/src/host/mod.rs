@@ -267,13 +267,21 @@ impl Host {
     }
 
     /// Replaces the models, after the configuration changed. Sessions for which nobody chose a model get the new default at
-    /// once, in the middle of a turn from its next call on; the others keep theirs.
+    /// once, in the middle of a turn from its next call on; the others keep theirs. Without a default for them, nothing changes.
     pub async fn use_models(&self, models: Models) -> Result<(), HostError> {
+        let mut live: Vec<_> = self.0.live.lock().values().cloned().map(Session).collect();
+        live.retain(|session| session.state().model.is_none());
+        if live.is_empty() {
+            self.0.models.send_replace(models);
+            return Ok(());
+        }
+        let default = models.resolve(None);
+        let default = default.map_err(|error| HostError::Invalid(error.to_string()))?;
         self.0.models.send_replace(models);
-        let live: Vec<_> = self.0.live.lock().values().cloned().map(Session).collect();
-        let host = Self(self.0.clone(), None);
-        for session in live.iter().filter(|session| session.state().model.is_none()) {
-            session.supply(Supply::model(host.resolve_model(None)?)).await?;
+        for session in live {
+            if let Err(error) = session.supply(Supply::model(default.clone())).await {
+                tracing::warn!(session = session.id(), %error, "a session keeps its model: it cannot use the new default");
+            }
         }
         Ok(())
     }

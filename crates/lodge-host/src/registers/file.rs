@@ -57,6 +57,8 @@ struct Inner {
     since: Option<Vec<u8>>,
     /// How many rewrites there were.
     rewrites: u64,
+    /// The size at which a rewrite that failed is tried again.
+    retry_at: usize,
     /// The file does not say what the entries do, or ends in half a line: it must be written anew before anything is
     /// appended.
     owed: bool,
@@ -129,6 +131,7 @@ impl FileRegisters {
             // A rewrite in the background is of no use any more.
             inner.since = None;
             inner.rewrites += 1;
+            inner.retry_at = 0;
         }
         let file = match &mut inner.file {
             Some(file) => file,
@@ -152,10 +155,20 @@ impl FileRegisters {
 
     /// Rewrites the file in the background, if most of it is stale.
     fn rewrite(&self, inner: &mut Inner) {
-        let is_stale = inner.size > STALE + 2 * inner.live;
+        let is_stale = inner.size > STALE + 2 * inner.live && inner.size >= inner.retry_at;
         if self.shared || !is_stale || inner.since.is_some() {
             return;
         }
+        let mut rewriting = self.rewriting.lock();
+        // The one before is over: it took what was appended since.
+        if let Some(before) = rewriting.take_if(|before| before.is_finished()) {
+            let _ = before.join();
+        }
+        if rewriting.is_some() {
+            return;
+        }
+        // Until a rewrite succeeds.
+        inner.retry_at = inner.size + STALE;
         let Ok(text) = inner.text() else { return };
         let (path, entries) = (self.path.clone(), self.inner.clone());
         let rewrite = move || {
@@ -164,16 +177,9 @@ impl FileRegisters {
                 entries.lock().since = None;
             }
         };
-        let mut rewriting = self.rewriting.lock();
-        // The one before is over: it took what was appended since.
-        if let Some(before) = rewriting.take_if(|before| before.is_finished()) {
-            let _ = before.join();
-        }
-        if rewriting.is_none() {
-            let thread = std::thread::Builder::new().name("registers".to_owned());
-            *rewriting = thread.spawn(rewrite).ok();
-            inner.since = rewriting.is_some().then(Vec::new);
-        }
+        let thread = std::thread::Builder::new().name("registers".to_owned());
+        *rewriting = thread.spawn(rewrite).ok();
+        inner.since = rewriting.is_some().then(Vec::new);
     }
 }
 
@@ -257,6 +263,7 @@ impl Inner {
             live: 0,
             since: None,
             rewrites: 0,
+            retry_at: 0,
             owed: text.last().is_some_and(|byte| *byte != b'\n'),
         };
         let mut damaged = 0;
@@ -310,7 +317,8 @@ impl Inner {
 }
 
 /// Writes what counts to a new file, and puts that in the place of the old one with what was appended meanwhile. Whoever reads
-/// the file, also after a crash, finds the old one or the new one.
+/// the file, also after a crash, finds the old one or the new one. What was appended may have been synced in the old file: it
+/// is synced in the new one before that takes the old one's place, and nothing is appended or synced before that is on the disk.
 fn rewrite(path: &Path, entries: &Mutex<Inner>, text: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -322,12 +330,15 @@ fn rewrite(path: &Path, entries: &Mutex<Inner>, text: &[u8]) -> io::Result<()> {
         return fs::remove_file(&new);
     };
     file.write_all(&since)?;
+    file.sync_data()?;
     fs::rename(&new, path)?;
     inner.file = Some(file);
     inner.size = text.len() + since.len();
     inner.rewrites += 1;
-    drop(inner);
-    sync_folder(path)
+    inner.retry_at = 0;
+    let synced = sync_folder(path);
+    inner.owed |= synced.is_err();
+    synced
 }
 
 fn append(path: &Path) -> io::Result<File> {
@@ -453,6 +464,44 @@ mod tests {
         let before = fs::read(&path).unwrap();
         rewrite(&path, &registers.inner, b"{}").unwrap();
         assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_rewrite_that_failed_is_tried_again_only_when_the_file_has_grown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        let blocked = path.with_extension("jsonl.new");
+        fs::create_dir_all(blocked.join("x")).unwrap();
+        let change = |n: u32| {
+            set(
+                &registers,
+                "changes",
+                Some(json!(format!("{n}{}", "x".repeat(100_000)))),
+            )
+        };
+        let mut n = 0;
+        let until_tried = |n: &mut u32| {
+            while registers.rewriting.lock().is_none() {
+                change(*n);
+                *n += 1;
+            }
+            let tried_at = registers.inner.lock().size;
+            let tried = registers.rewriting.lock().take();
+            tried.unwrap().join().unwrap();
+            tried_at
+        };
+        let first = until_tried(&mut n);
+        assert_eq!(registers.inner.lock().rewrites, 0);
+        let second = until_tried(&mut n);
+        assert!(second >= first + STALE, "{first} {second}");
+        fs::remove_dir_all(&blocked).unwrap();
+        until_tried(&mut n);
+        assert_eq!(registers.inner.lock().rewrites, 1);
+        assert_eq!(registers.inner.lock().retry_at, 0);
+        let before = all(&registers);
+        drop(registers);
+        assert_eq!(all(&FileRegisters::open(path, false).unwrap()), before);
     }
 
     #[test]

@@ -254,7 +254,8 @@ impl SessionSchedules {
                     return;
                 }
                 Err(error) => {
-                    return tracing::warn!(session = id, %error, "cannot tell who keeps the schedules of a session");
+                    tracing::warn!(session = id, %error, "cannot tell who keeps the schedules of a session");
+                    return self.look_again(id);
                 }
             }
         }
@@ -271,8 +272,16 @@ impl SessionSchedules {
                     tracing::warn!(session = id, %error, "cannot record that a session has no schedules");
                 }
             }
-            Err(error) => tracing::warn!(session = id, %error, "cannot read the schedules of a session"),
+            Err(error) => {
+                tracing::warn!(session = id, %error, "cannot read the schedules of a session");
+                self.look_again(id);
+            }
         }
+    }
+
+    /// Has a session looked at again after a while. A time that has passed would wake nobody.
+    fn look_again(&self, id: &str) {
+        self.next.lock().insert(id.to_owned(), self.clock.now() + GRACE);
     }
 
     /// When something is due next; `None` when nothing is scheduled.

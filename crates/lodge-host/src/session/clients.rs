@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lodge_agent::{AgentError, ClientId, ClientSpec, ElicitationAnswer, Supply};
+use lodge_agent::{AgentError, Approval, ApprovalForRun, ClientId, ClientSpec, ElicitationAnswer, Supply};
 use lodge_events::ElicitationRequested;
 use lodge_mcp::{Configured, LoginOptions};
 use lodge_tools::{OutputSink, UserCommand};
@@ -44,6 +44,12 @@ impl Session {
             session: self.clone(),
             id,
         })
+    }
+
+    /// Changes what is asked before tools run until the guard is dropped, and records nothing of it. Somebody who changes the
+    /// session's own mode ends it, too.
+    pub fn approve_for_run(&self, approval: Approval) -> Result<ApprovalForRun, AgentError> {
+        self.agent().approve_for_run(approval)
     }
 
     /// How many clients are attached.

@@ -1,8 +1,14 @@
 //! Compaction against servers that measure, refuse and fall short.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use futures_util::stream::BoxStream;
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use lodge_events::{
     AssistantMessage, Payload, SessionCompactionComplete, SessionCompactionStart, ToolExecutionComplete,
     ToolExecutionStart,
@@ -236,6 +242,85 @@ async fn a_compaction_that_failed_is_not_tried_again_before_every_call() {
     assert_eq!(probe.turn(&"long ".repeat(6_000)).await, "done");
     assert_eq!(begun(&probe), 1, "{:?}", probe.kinds());
     assert!(compactions(&probe).pop().unwrap().success);
+}
+
+/// In a small window, the summary and what is sent with it may take more than the threshold.
+#[tokio::test]
+async fn a_compaction_that_leaves_too_much_is_not_repeated_before_every_call() {
+    let server = ModelServer::start();
+    let house = house();
+    let small = model(&server, "claude-sonnet-4-5", |provider| {
+        provider.max_prompt_tokens = Some(8_000);
+        provider.max_output_tokens = Some(4_000);
+    });
+    let new = NewSession {
+        compaction: Compaction {
+            enabled: true,
+            threshold: 1e-9,
+            exhaustion: 1e-9,
+        },
+        ..lean(small)
+    };
+    let mut probe = house.session_with(new).await;
+    server
+        .reply(Reply::text("in short"))
+        .reply(Reply::call("c", "view", "{}"))
+        .reply(Reply::text("done"));
+    assert_eq!(probe.turn("go").await, "done");
+    assert_eq!(probe.count("session.compaction_start"), 1, "{:?}", probe.kinds());
+    assert_eq!(
+        server.requests()[0].body["max_tokens"],
+        2_000,
+        "a quarter of the prompt"
+    );
+    // As much later, it is worth another attempt.
+    server.reply(Reply::text("in short")).reply(Reply::text("done"));
+    assert_eq!(probe.turn(&"long ".repeat(2_000)).await, "done");
+    assert_eq!(probe.count("session.compaction_start"), 1, "{:?}", probe.kinds());
+}
+
+/// The offline model, of which the first summary never comes.
+struct Stuck {
+    inner: Rehearsal,
+    asked: AtomicBool,
+}
+
+impl Model for Stuck {
+    fn info(&self) -> &ModelInfo {
+        self.inner.info()
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let is_summary = request.longest_answer.is_some();
+        match is_summary && !self.asked.swap(true, Ordering::Relaxed) {
+            true => stream::pending().boxed(),
+            false => self.inner.call(request),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compaction_for_a_person_takes_the_place_of_the_one_beside_the_turns() {
+    let house = house();
+    let stuck = Stuck {
+        inner: Rehearsal::new(),
+        asked: AtomicBool::new(false),
+    };
+    let new = NewSession {
+        compaction: Compaction {
+            enabled: true,
+            threshold: 1e-9,
+            exhaustion: 1.0,
+        },
+        ..lean(Arc::new(stuck))
+    };
+    let mut probe = house.session_with(new).await;
+    assert_eq!(probe.turn("say apples").await, "apples");
+    let compacted = probe.session.compact(None).await.unwrap();
+    assert_eq!(compacted.messages_removed, 2, "the question and its answer");
+    let succeeded: Vec<bool> = compactions(&probe).iter().map(|done| done.success).collect();
+    assert_eq!(succeeded, [false, true], "{:?}", probe.kinds());
+    assert_eq!(probe.turn("say pears").await, "pears");
 }
 
 /// The offline model under another name.

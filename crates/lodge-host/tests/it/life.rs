@@ -7,6 +7,7 @@ use lodge_host::{
     AgentError, Answer, Approval, Change, Clock, Decision, Delivery, Ending, GivenUp, Host, HostError, LOG_FILE,
     Lifecycle, ListFilter, McpFiles, NewSession, PartKind, PartPlace, PermissionDecision, Prompt, Resume, Session,
 };
+use lodge_models::{Catalogue, ModelsConfig};
 
 use crate::kit::{Probe, chain_of, host_after, host_at, host_on, house, log_of, shared_host_at};
 
@@ -295,6 +296,42 @@ async fn resuming_records_it_and_closes_what_was_open() {
     let session = house.host.resume(&id, Resume::default()).await.unwrap();
     let kinds: Vec<String> = log_of(&session).iter().map(|event| event.kind().to_owned()).collect();
     assert_eq!(kinds[kinds.len() - 2..], ["session.shutdown", "session.resume"]);
+}
+
+#[tokio::test]
+async fn a_session_that_was_used_since_it_expired_is_not_pruned() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    let id = probe.session.id().to_owned();
+    drop(probe);
+    house.host.close(&id).await;
+    let before = house.host.prunable().await.unwrap().remove(0);
+    let mut probe = Probe::on(house.host.open_session(&id).await.unwrap());
+    probe.turn("say two").await;
+    drop(probe);
+    house.host.close(&id).await;
+    assert!(!house.host.prune(&before).await.unwrap());
+    let now = house.host.prunable().await.unwrap().remove(0);
+    assert!(now.modified > before.modified);
+    assert!(house.host.prune(&now).await.unwrap());
+    assert!(house.host.find(&id).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn models_without_a_default_are_refused_while_a_session_needs_one() {
+    let house = house();
+    let without = || {
+        let provider = |name: &str| (name == "LODGE_PROVIDER_BASE_URL").then(|| "http://127.0.0.1:1/v1".to_owned());
+        Catalogue::from(ModelsConfig::default(), provider).unwrap()
+    };
+    house.host.use_models(without()).await.unwrap();
+    let with = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
+    house.host.use_models(with).await.unwrap();
+    let mut probe = house.session().await;
+    house.host.use_models(without()).await.unwrap_err();
+    assert!(house.host.models().resolve(None).is_ok(), "nothing changed");
+    assert_eq!(probe.turn("say hello").await, "hello");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Plan mode holds back what changes something; autopilot goes on until the task is complete.
 
-use lodge_events::{Payload, SessionAutopilotStopped};
+use lodge_events::{ApprovalMode, LodgeApproval, Payload, SessionAutopilotStopped};
 use lodge_host::{Answer, Approval, Capabilities, Change, ExitPlanAnswer, Mode, NewSession};
+use serde_json::json;
 
 use crate::kit::{Probe, house, log_of, tool};
 
@@ -69,6 +70,41 @@ async fn in_plan_mode_nothing_is_changed_whatever_the_model_tries() {
             probe.results()
         );
     }
+}
+
+#[tokio::test]
+async fn what_a_run_may_do_ends_with_it_and_is_not_recorded() {
+    let house = house();
+    let mut probe = house.session().await;
+    let session = probe.session.clone();
+    let mut number = 0;
+    let mut may_write = async || {
+        number += 1;
+        let path = house.cwd().join(format!("{number}.txt"));
+        let call = json!({"path": path, "file_text": "x"});
+        probe.turn(&format!("call create {call} then say done")).await;
+        path.exists()
+    };
+    assert!(!may_write().await, "nobody can be asked");
+    let all = session.approve_for_run(Approval::ApproveAll).unwrap();
+    assert!(may_write().await);
+    let other = session.approve_for_run(Approval::Ask).unwrap();
+    assert!(!may_write().await, "the strictest of the runs");
+    drop(other);
+    assert!(may_write().await);
+    drop(all);
+    assert!(!may_write().await, "the run is over");
+    // What somebody chooses for the session holds at once.
+    let all = session.approve_for_run(Approval::ApproveAll).unwrap();
+    session.configure(Change::Approval(Approval::DenyAll)).await.unwrap();
+    assert!(!may_write().await);
+    drop(all);
+    let recorded: Vec<_> = log_of(&session)
+        .iter()
+        .filter_map(|event| event.get::<LodgeApproval>().cloned())
+        .collect();
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+    assert_eq!(recorded[0].mode, ApprovalMode::DenyAll);
 }
 
 #[tokio::test]

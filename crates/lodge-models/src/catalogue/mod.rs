@@ -186,12 +186,13 @@ impl Catalogue {
         let wire_model = entry.name.unwrap_or_else(|| entry.id.clone());
         let mut info = known::info(&entry.id, &wire_model, &entry.provider);
         info.name.clone_from(&entry.id);
-        let measured = entry.context_window.is_some() || known::is_known(&wire_model);
+        let (window, prompt) = (limit(entry.context_window), limit(entry.max_prompt_tokens));
+        let measured = window.is_some() || known::is_known(&wire_model);
         // Whoever knows a model's window better than its name tells knows its other limits better, too.
-        let known = info.max_prompt_tokens.filter(|_| entry.context_window.is_none());
-        info.max_prompt_tokens = entry.max_prompt_tokens.or(known);
-        info.context_window = entry.context_window.unwrap_or(info.context_window);
-        info.max_output_tokens = entry.max_output_tokens.unwrap_or(info.max_output_tokens);
+        let known = info.max_prompt_tokens.filter(|_| window.is_none());
+        info.max_prompt_tokens = prompt.or(known);
+        info.context_window = window.unwrap_or(info.context_window);
+        info.max_output_tokens = limit(entry.max_output_tokens).unwrap_or(info.max_output_tokens);
         info.vision = entry.vision.unwrap_or(info.vision);
         info.reasoning_efforts = entry.reasoning_efforts.unwrap_or(info.reasoning_efforts);
         if self.models.iter().any(|model| model.info.id == entry.id) {
@@ -515,14 +516,19 @@ impl Catalogue {
             None => auth(provider.bearer_token.clone(), provider.api_key.clone()),
         };
         let mut info = known::info(model.unwrap_or(known_as), known_as, name);
-        info.max_output_tokens = provider.max_output_tokens.unwrap_or(info.max_output_tokens);
-        info.max_prompt_tokens = provider.max_prompt_tokens.or(info.max_prompt_tokens);
-        if let Some(prompt) = provider.max_prompt_tokens {
+        info.max_output_tokens = limit(provider.max_output_tokens).unwrap_or(info.max_output_tokens);
+        info.max_prompt_tokens = limit(provider.max_prompt_tokens).or(info.max_prompt_tokens);
+        if let Some(prompt) = limit(provider.max_prompt_tokens) {
             info.context_window = prompt.saturating_add(info.max_output_tokens);
         }
         let wire_model = provider.wire_model.as_deref().unwrap_or(known_as);
         Ok(self.reached(info, wire_model, endpoint))
     }
+}
+
+/// A limit that somebody configured. 0 is none.
+fn limit(tokens: Option<u64>) -> Option<u64> {
+    tokens.filter(|tokens| *tokens > 0)
 }
 
 /// The vendor that a model's name begins with.

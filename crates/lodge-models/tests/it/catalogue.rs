@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use lodge_models::{
-    Auth, Catalogue, CatalogueError, ErrorKind, HttpRequest, HttpResponse, ModelsConfig, ProviderConfig, Secret,
+    Auth, Catalogue, CatalogueError, ErrorKind, HttpRequest, HttpResponse, Model, ModelsConfig, ProviderConfig, Secret,
     Transport, TransportError,
 };
 use parking_lot::Mutex;
@@ -448,6 +448,41 @@ async fn the_copilot_api_is_used_only_where_its_address_is_set() {
     let sent = server.last_request();
     assert_eq!(sent.path, "/chat/completions");
     assert_eq!(sent.headers["authorization"], "Bearer gh-token");
+}
+
+#[test]
+fn limits_of_zero_are_none() {
+    let toml = r#"
+[[provider]]
+name = "local"
+base_url = "http://127.0.0.1:1/v1"
+
+[[model]]
+id = "plain"
+provider = "local"
+name = "claude-sonnet-4-5"
+
+[[model]]
+id = "zeros"
+provider = "local"
+name = "claude-sonnet-4-5"
+context_window = 0
+max_prompt_tokens = 0
+max_output_tokens = 0
+"#;
+    let limits = |model: &dyn Model| {
+        let info = model.info();
+        (info.context_window, info.prompt_limit(), info.max_output_tokens)
+    };
+    let catalogue = catalogue(toml, &[]).unwrap();
+    let known = limits(&*catalogue.resolve(Some("plain")).unwrap());
+    assert_eq!(limits(&*catalogue.resolve(Some("zeros")).unwrap()), known);
+    let provider: ProviderConfig = serde_json::from_value(json!({
+        "baseUrl": "http://127.0.0.1:1/v1", "maxPromptTokens": 0, "maxOutputTokens": 0,
+    }))
+    .unwrap();
+    let model = catalogue.resolve_with_provider(&provider, Some("claude-sonnet-4-5"), None);
+    assert_eq!(limits(&*model.unwrap()), known);
 }
 
 #[tokio::test]

@@ -246,6 +246,7 @@ impl Full {
                     me: self.client_id.clone(),
                     seen: self.app.mirror.seen,
                     subscriptions: self.app.mirror.channels(),
+                    session: self.app.mirror.session.uri.clone(),
                 };
                 self.wire = Wire::look(&self.place, left, None);
                 Ok(())

@@ -274,6 +274,7 @@ impl LineClient {
                     me: self.me.clone(),
                     seen: self.mirror.seen,
                     subscriptions: self.mirror.channels(),
+                    session: self.mirror.session.uri.clone(),
                 };
                 self.wire = Wire::look(&self.place, left, self.scripted.then_some(PATIENCE));
                 Ok(())

@@ -327,6 +327,8 @@ pub(super) struct Leftover {
     pub(super) me: String,
     pub(super) seen: u64,
     pub(super) subscriptions: Vec<Uri>,
+    /// The session that is shown.
+    pub(super) session: Uri,
 }
 
 /// The host's response to a client that reconnects.
@@ -335,6 +337,16 @@ pub(super) enum Missed {
     Actions(Vec<ActionEnvelope>, Vec<Uri>),
     /// Snapshots of everything that still exists.
     Snapshots(Vec<Snapshot>),
+}
+
+impl Missed {
+    /// Whether a channel is none of those that still exist.
+    fn lacks(&self, channel: &Uri) -> bool {
+        match self {
+            Self::Actions(_, missing) => missing.contains(channel),
+            Self::Snapshots(snapshots) => snapshots.iter().all(|snapshot| snapshot.resource != *channel),
+        }
+    }
 }
 
 /// A connection, or the search for one.
@@ -447,5 +459,13 @@ async fn come_back(place: &Place, left: &Leftover) -> Result<(Link, Missed)> {
         }
         Err(error) => bail!("{}", reason(&error)),
     };
+    // A session lacks if it was deleted, and also if another host has it and cannot be reached at this moment.
+    if missed.lacks(&left.session) {
+        match link.client.subscribe(left.session.clone()).await {
+            Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::SESSION_NOT_FOUND => {}
+            Err(error) => bail!("Cannot open the session: {}", reason(&error)),
+            Ok(_) => bail!("The session could not be reached until now"),
+        }
+    }
     Ok((link, missed))
 }

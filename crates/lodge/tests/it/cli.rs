@@ -436,17 +436,18 @@ fn commands_see_no_variable_that_the_host_reads_a_credential_from() {
 }
 
 #[test]
-fn a_run_with_a_message_does_not_wait_for_input_that_never_comes() {
+fn a_message_is_never_sent_without_its_input() {
     let home = Home::new();
     // Open, and nobody writes to it.
     let mut run = home.talk(["run", "say", "hello"]);
-    run.line_with("hello");
-    let done = run.finish().ok();
+    assert_eq!(run.line(), None, "nothing was answered");
+    let done = run.finish();
+    assert_eq!(done.status.code(), Some(2), "{done:#?}");
     assert!(
-        done.stderr
-            .contains("warning: nothing came on standard input within 5 s"),
+        done.stderr.contains("Nothing came on standard input within 5 s"),
         "{done:#?}"
     );
+    assert!(home.logs().is_empty(), "nothing was sent");
     // With a `-` at the end it is waited for, and once it began it is read to its end.
     for arguments in [&["run", "think about", "-"][..], &["run", "think about"]] {
         let mut run = home.talk(arguments);
