@@ -35,6 +35,7 @@ use lodge_events::{PermissionResult, PermissionResultKind, PermissionRule};
 use serde::{Deserialize, Serialize};
 
 pub use decide::{decide, governs, lasting, rules_for};
+pub(crate) use home::is_for_agents;
 pub use pattern::Exclusions;
 
 /// What rules call it when a server asks the model.
