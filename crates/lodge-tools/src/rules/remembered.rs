@@ -51,12 +51,8 @@ pub(super) fn allow<'a>(rules: impl Iterator<Item = &'a str>, identifier: &str, 
     let mut known: Option<BTreeSet<String>> = None;
     for rule in rules {
         match parts(rule) {
-            (words, Some(EXACT)) => {
-                if call.is_some_and(|call| call.exact == words) {
-                    return true;
-                }
-            }
-            (words, Some(options)) if words == identifier => {
+            (words, Some(EXACT)) if call.is_some_and(|call| call.exact == words) => return true,
+            (words, Some(options)) if words == identifier && options != EXACT => {
                 let options = shell::words(options).unwrap_or_default();
                 known.get_or_insert_default().extend(options);
             }

@@ -629,6 +629,7 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ("docker exec x ls", "ask: docker exec x ls"),
         ("kubectl -n x exec pod -- ls", "ask: kubectl -n x exec pod -- ls"),
         ("rm 'a b'", "allow: rm 'a b'\nask: rm a b"),
+        ("rm", "allow: rm\nask: rm a"),
         (
             "tar xf a.tar",
             "allow: tar xf b.tar\nallow: tar -xf b.tar\nask: tar xIf ./evil b.tar\nask: tar cFf ./evil b.tar",
