@@ -171,7 +171,6 @@ pub(super) fn threads() -> Option<usize> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 mod tests {
     use super::*;
 
