@@ -198,12 +198,9 @@ impl Customization {
     /// the user installed, then the user's, then what clients bring.
     fn found_places(&self, kind: Kind, cwd: &Path) -> Vec<Place> {
         let mut places = match self.discover {
-            true => Places::project(kind, cwd),
+            true => self.places.of_project(kind, cwd),
             false => Vec::new(),
         };
-        // Whoever works in the home directory has the person's own files there.
-        let user = self.places.user(kind);
-        places.retain(|place| user.iter().all(|own| own.path != place.path));
         let of = |plugin: &Plugin| match kind {
             Kind::Skills => plugin.skills.clone(),
             Kind::Agents => plugin.agents.clone(),
@@ -211,7 +208,7 @@ impl Customization {
         let own = self.own_plugins.iter().chain(&self.installed_plugins).flat_map(of);
         places.extend(own.map(|path| Place::of_plugin(&path)));
         if self.discover {
-            places.extend(user);
+            places.extend(self.places.user(kind));
         }
         let brought = self.plugins.iter().flat_map(of);
         places.extend(brought.map(|path| Place::given(&path, cwd)));

@@ -156,6 +156,7 @@ impl Agent {
             interjections: Default::default(),
             notice: Default::default(),
             program: crate::program::ProgramSlot::default(),
+            program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
             greeted: Default::default(),
             compacting: Default::default(),

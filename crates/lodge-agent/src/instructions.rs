@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write as _,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -40,10 +41,21 @@ pub struct Instruction {
 /// and those of further directories. What two files say is told once. Only regular files beneath those directories count: they may be
 /// anybody's, and what they say is sent to the model.
 pub fn instructions(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> Vec<Instruction> {
+    collect(cwd, git_root, further).all
+}
+
+/// What was found, and what could not be read, with why.
+#[derive(Default)]
+struct Found {
+    all: Vec<Instruction>,
+    left_out: Vec<(PathBuf, io::Error)>,
+}
+
+fn collect(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> Found {
     let root = git_root.map_or(cwd, Path::new);
     let mut directories: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
     directories.reverse();
-    let mut found = Vec::new();
+    let mut found = Found::default();
     for directory in directories {
         let files = FILES.map(|name| directory.join(name));
         add(&mut found, root, directory == root, files);
@@ -63,14 +75,26 @@ impl Shared {
         found.retain(|found| !self.hides(&found.path));
         found
     }
+
+    /// What of it cannot be read, and why. Reads files.
+    pub(crate) fn unreadable_instructions(&self, git_root: Option<&str>) -> Vec<String> {
+        let mut found = self.settings().collect(git_root).left_out;
+        found.retain(|(path, _)| !self.hides(path));
+        let shown = found.iter().map(|(path, error)| format!("{}: {error}", path.display()));
+        shown.collect()
+    }
 }
 
 impl Settings {
     /// Everything that could be read into the system prompt, also what is off. Reads files.
     pub(crate) fn found_instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
+        self.collect(git_root).all
+    }
+
+    fn collect(&self, git_root: Option<&str>) -> Found {
         let mut found = match self.project_instructions {
-            true => instructions(&self.cwd, git_root, &self.instruction_directories),
-            false => Vec::new(),
+            true => collect(&self.cwd, git_root, &self.instruction_directories),
+            false => Found::default(),
         };
         for plugin in self.customization.all_plugins() {
             for place in &plugin.rules {
@@ -114,20 +138,27 @@ fn files_of(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-fn add(found: &mut Vec<Instruction>, root: &Path, at_root: bool, files: impl IntoIterator<Item = PathBuf>) {
+fn add(found: &mut Found, root: &Path, at_root: bool, files: impl IntoIterator<Item = PathBuf>) {
     for path in files {
-        let text = path
-            .strip_prefix(root)
-            .ok()
-            .filter(|_| found.iter().map(|known| known.content.len()).sum::<usize>() < ENOUGH)
-            .and_then(|name| lodge_files::text_in_folder(root, name, LONGEST_FILE).ok());
-        let Some(text) = text else { continue };
+        let known = &found.all;
+        let Ok(name) = path.strip_prefix(root) else { continue };
+        if known.iter().map(|known| known.content.len()).sum::<usize>() >= ENOUGH {
+            return;
+        }
+        let text = match lodge_files::text_in_folder(root, name, LONGEST_FILE) {
+            Ok(text) => text,
+            Err(error) => {
+                let is_absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+                found.left_out.extend((!is_absent).then_some((path, error)));
+                continue;
+            }
+        };
         let content = text.trim();
-        if content.is_empty() || found.iter().any(|known| known.content.contains(content)) {
+        if content.is_empty() || known.iter().any(|known| known.content.contains(content)) {
             continue;
         }
-        found.push(Instruction {
-            name: path.strip_prefix(root).unwrap_or(&path).display().to_string(),
+        found.all.push(Instruction {
+            name: name.display().to_string(),
             content: content.to_owned(),
             at_root,
             path,
@@ -176,8 +207,23 @@ mod tests {
         std::fs::write(root.join("shared.md"), "shared rules").unwrap();
         let long = "x".repeat(LONGEST_FILE as usize + 1);
         std::fs::write(root.join("sub/CLAUDE.md"), long).unwrap();
-        let found = instructions(&root.join("sub"), root.to_str(), &[]);
-        let found: Vec<&str> = found.iter().map(|found| found.content.as_str()).collect();
+        let found = collect(&root.join("sub"), root.to_str(), &[]);
+        let left_out = found.left_out.iter();
+        let left_out: Vec<String> = left_out
+            .map(|(path, error)| format!("{}: {error}", path.strip_prefix(&root).unwrap().display()))
+            .collect();
+        let link = "it is a link that is absolute or leads out of the folder";
+        assert_eq!(
+            left_out,
+            [
+                format!("AGENTS.md: {link}"),
+                format!("CLAUDE.md: {link}"),
+                format!(".github/copilot-instructions.md: {link}"),
+                "sub/CLAUDE.md: it is too large".to_owned(),
+                format!(".github/instructions/a.instructions.md: {link}"),
+            ]
+        );
+        let found: Vec<&str> = found.all.iter().map(|found| found.content.as_str()).collect();
         assert_eq!(found, ["shared rules"]);
     }
 

@@ -12,7 +12,10 @@ mod requests;
 mod servers;
 mod terminals;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lodge_events::{
@@ -161,7 +164,15 @@ impl Turn {
             let why = format!("The agent {name} is not started: {untrusted}");
             return Err(failed(ErrorKind::Query, why));
         }
-        let running = Running::start(program, start).await?;
+        let running = match Running::start(program, start.clone()).await {
+            // Agents have no common word for a lost conversation, so one that fails again counts as lost.
+            Err(ExternalError::NotContinued { .. }) if shared.program_not_continued.swap(true, Ordering::Relaxed) => {
+                let earlier = None;
+                Running::start(program, Start { earlier, ..start }).await?
+            }
+            started => started?,
+        };
+        shared.program_not_continued.store(false, Ordering::Relaxed);
         if had_conversation && !running.is_continued() {
             let message = format!(
                 "{} was restarted and does not know the earlier conversation.",

@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) busy: AtomicBool,
     /// The program that works for the session, where it is no model that does.
     pub(crate) program: ProgramSlot,
+    /// Whether it failed to continue its conversation when it was last started.
+    pub(crate) program_not_continued: AtomicBool,
     /// The slash commands that it understands, once it named them.
     pub(crate) program_commands: Mutex<Vec<lodge_external::Command>>,
     /// Skills and agents that were found.

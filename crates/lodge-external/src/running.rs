@@ -68,7 +68,8 @@ pub enum ExternalError {
     },
     /// It does not continue its conversation, although it may know it.
     #[error(
-        "The agent {name} could not continue its conversation: {why}. Send again to try once more, or start a new session."
+        "The agent {name} could not continue its conversation: {why}. Send again to try once more. If that fails, too, it begins a new \
+         one."
     )]
     NotContinued {
         /// The agent.

@@ -29,7 +29,9 @@ pub fn open_in_folder(folder: &Path, name: impl AsRef<Path>) -> io::Result<File>
     let root = rustix::fs::open(folder, flags, Mode::empty())?;
     match open_beneath(root, name.as_ref(), LOOKING, Mode::empty(), Links::Beneath) {
         Ok(fd) => regular(fd.into()),
-        Err(Errno::XDEV | Errno::LOOP) => Err(io::Error::other("it is a link that leads out of the folder")),
+        Err(Errno::XDEV | Errno::LOOP) => Err(io::Error::other(
+            "it is a link that is absolute or leads out of the folder",
+        )),
         Err(error) => Err(error.into()),
     }
 }

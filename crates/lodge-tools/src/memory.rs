@@ -16,6 +16,8 @@ use crate::git_files::GitFiles;
 pub(crate) const MOST: usize = 100;
 /// The longest fact, in characters.
 pub(crate) const LONGEST_FACT: usize = 500;
+/// Longer files lead to no repository, in bytes.
+const LONGEST_POINTER: u64 = 16 << 10;
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,25 +51,33 @@ pub struct Memories {
 /// The project that a directory is part of: the repository around it, whichever of its worktrees that is, or itself.
 fn project(cwd: &Path) -> PathBuf {
     let worktree = GitFiles::root_around(cwd).unwrap_or(cwd);
-    repository_of(worktree).unwrap_or_else(|| worktree.to_owned())
+    repository_of(worktree).unwrap_or_else(|| worktree.canonicalize().unwrap_or_else(|_| worktree.to_owned()))
 }
 
 /// The repository that a worktree belongs to, where git keeps the worktree's own data in the repository's. The repository
-/// must name the worktree, too: no folder can say of itself that it belongs to a repository.
+/// must name the worktree, too: no folder can say of itself that it belongs to a repository, so only what lies where a repository
+/// keeps its worktrees counts as the repository's word.
 fn repository_of(worktree: &Path) -> Option<PathBuf> {
-    let dot_git = worktree.join(".git");
-    let text = std::fs::read_to_string(&dot_git).ok()?;
-    let git_dir = worktree.join(text.trim().strip_prefix("gitdir: ")?);
-    let named = std::fs::read_to_string(git_dir.join("gitdir")).ok()?;
-    if git_dir.join(named.trim()).canonicalize().ok()? != dot_git.canonicalize().ok()? {
+    let text = pointer(worktree, ".git")?;
+    let git_dir = worktree.join(text.strip_prefix("gitdir: ")?).canonicalize().ok()?;
+    let common = git_dir.join(pointer(&git_dir, "commondir")?).canonicalize().ok()?;
+    if git_dir.parent() != Some(&common.join("worktrees")) {
         return None;
     }
-    let common = std::fs::read_to_string(git_dir.join("commondir")).ok()?;
-    let common = git_dir.join(common.trim()).canonicalize().ok()?;
+    let named = git_dir.join(pointer(&git_dir, "gitdir")?);
+    if named.canonicalize().ok()? != worktree.join(".git").canonicalize().ok()? {
+        return None;
+    }
     match common.file_name()? == ".git" {
         true => common.parent().map(Path::to_owned),
         false => Some(common),
     }
+}
+
+/// A path that git keeps in a file. The folder may be anybody's.
+fn pointer(folder: &Path, name: &str) -> Option<String> {
+    let text = lodge_files::text_in_folder(folder, name, LONGEST_POINTER).ok()?;
+    Some(text.trim().to_owned())
 }
 
 impl Memories {
@@ -195,5 +205,26 @@ mod tests {
             memories.list(&stranger).unwrap().is_empty(),
             "the repository does not know it"
         );
+
+        // It says what a repository would say of it.
+        std::fs::create_dir_all(stranger.join("own")).unwrap();
+        std::fs::write(
+            stranger.join("own/commondir"),
+            repository.join(".git").display().to_string(),
+        )
+        .unwrap();
+        std::fs::write(stranger.join("own/gitdir"), stranger.join(".git").display().to_string()).unwrap();
+        std::fs::write(stranger.join(".git"), "gitdir: own\n").unwrap();
+        assert!(memories.list(&stranger).unwrap().is_empty(), "it only says so itself");
+        std::fs::remove_file(stranger.join(".git")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", stranger.join(".git")).unwrap();
+        assert!(
+            memories.list(&stranger).unwrap().is_empty(),
+            "nothing is read without end"
+        );
+
+        let link = root.join("link");
+        std::os::unix::fs::symlink(&repository, &link).unwrap();
+        assert_eq!(memories.list(&link).unwrap().len(), 1, "a repository has one name");
     }
 }

@@ -10,6 +10,7 @@ use super::Actor;
 use crate::{
     AgentError,
     customize::{Customized, agent_info, skill_info},
+    session::GitContext,
 };
 
 /// Adds something to the disabled set, or removes it.
@@ -30,6 +31,13 @@ impl Actor {
         };
         if skills {
             self.load_skills().await;
+            let shared = self.shared.clone();
+            let read = move || {
+                let git = GitContext::of(&shared.settings().cwd);
+                shared.unreadable_instructions(git.root.as_deref())
+            };
+            let errors = tokio::task::spawn_blocking(read).await;
+            self.warn("instructions", &errors.unwrap_or_default());
         }
         if agents {
             self.load_agents().await;

@@ -90,9 +90,13 @@ impl Action {
         serde_json::to_string(&self.request).map_or(usize::MAX, |shown| shown.len())
     }
 
-    /// As the log says it.
-    fn recorded(&self) -> Recorded {
-        let (name, arguments) = self.request.call();
+    /// As the log says it; of what is too long, how long it is.
+    fn recorded(&self, is_whole: bool) -> Recorded {
+        let (name, mut arguments) = self.request.call();
+        if !is_whole {
+            arguments = self.request.clone().without_text().call().1;
+            arguments["leftOut"] = format!("about {} bytes", self.shown()).into();
+        }
         Recorded {
             name: name.to_owned(),
             arguments,
@@ -122,7 +126,8 @@ pub(super) struct Recorded {
 impl Recorded {
     /// What people are asked, in one entry of the log.
     pub(super) fn of(actions: &[Action]) -> Self {
-        let mut all: Vec<Self> = actions.iter().map(Action::recorded).collect();
+        let is_whole = shown(actions) <= LONGEST_SHOWN;
+        let mut all: Vec<Self> = actions.iter().map(|action| action.recorded(is_whole)).collect();
         if all.len() == 1 {
             return all.remove(0);
         }
@@ -464,9 +469,20 @@ fn is_short(text: &str) -> bool {
     text.len() <= LONGEST_SHOWN
 }
 
+/// What the agent is advised whose request is too long.
+const ASK_FOR_LESS: &str = " Ask for less at once.";
+
 /// Why a request is refused that nobody could judge.
 fn too_long(bytes: usize) -> String {
-    format!("it is {bytes} bytes long when it is shown, and at most {LONGEST_SHOWN} are. Ask for less at once.")
+    format!("it is {bytes} bytes long when it is shown, and at most {LONGEST_SHOWN} are.{ASK_FOR_LESS}")
+}
+
+/// Why a request was refused, for people.
+pub(super) fn for_people(why: &str) -> String {
+    match why.strip_suffix(ASK_FOR_LESS) {
+        Some(why) => format!("{why} Tell the agent to do it in smaller steps."),
+        None => why.to_owned(),
+    }
 }
 
 /// Describes requests. Looks at files, so it works away from the turn.
@@ -499,7 +515,15 @@ impl Describer {
         if let Some(at) = actions.iter().position(is_forbidden) {
             actions = vec![actions.swap_remove(at)];
         }
-        bounded_to_shown(actions)
+        // How much people would be shown of changes matters only if they are asked.
+        let is_allowed = |action: &Action| {
+            let is_change = matches!(action.request, PermissionRequest::Write(_));
+            is_change && matches!(self.shared.decide(&action.request), Decision::Allow { .. })
+        };
+        match shown(&actions) > LONGEST_SHOWN && actions.iter().all(is_allowed) {
+            true => Ok(actions),
+            false => bounded_to_shown(actions),
+        }
     }
 
     /// Running a line in a directory of the session. The directory is part of the line, so whoever sees or judges the line sees
@@ -592,8 +616,7 @@ impl Describer {
         let texts: BTreeSet<&str> = texts.into_iter().filter(is_path).collect();
         if texts.len() > MOST_TEXTS {
             return Err(format!(
-                "it says {} things that may be files, and at most {MOST_TEXTS} are compared with your rules. Ask for less \
-                 at once.",
+                "it says {} things that may be files, and at most {MOST_TEXTS} are compared with your rules.{ASK_FOR_LESS}",
                 texts.len()
             ));
         }
@@ -610,9 +633,13 @@ impl Describer {
     }
 }
 
+fn shown(actions: &[Action]) -> usize {
+    actions.iter().map(Action::shown).fold(0, usize::saturating_add)
+}
+
 /// Actions that people can judge. Nobody reads more than that, and clients are dropped by it.
 fn bounded_to_shown(actions: Vec<Action>) -> Result<Vec<Action>, String> {
-    let bytes = actions.iter().map(Action::shown).fold(0, usize::saturating_add);
+    let bytes = shown(&actions);
     match bytes > LONGEST_SHOWN {
         true => Err(too_long(bytes)),
         false => Ok(actions),

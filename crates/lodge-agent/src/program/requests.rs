@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{
     Done, MOST_OPEN, Work,
     approved::Approved,
-    described::{Action, Describer},
+    described::{Action, Describer, for_people},
     terminals::Terminal,
 };
 use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
@@ -205,6 +205,7 @@ impl Work<'_> {
 
     /// Tells people why the program was refused something without asking them.
     fn tell_refused(&mut self, why: &str) -> Result<(), LogError> {
+        let why = for_people(why);
         let message = format!("A request of the agent {} was refused: {why}", self.agent);
         self.record(SessionWarning {
             warning_type: "agent_request_refused".into(),

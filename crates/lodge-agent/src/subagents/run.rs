@@ -107,6 +107,7 @@ impl Shared {
             interjections: task.interjections.clone(),
             notice: Mutex::default(),
             program: crate::program::ProgramSlot::default(),
+            program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
             greeted: true.into(),
             busy: true.into(),

@@ -70,7 +70,9 @@ impl Turn {
             instructions = format!("<organization_instructions>\n{text}\n</organization_instructions>\n{instructions}");
         }
         if settings.memory {
-            instructions.push_str(&memories(&shared.tool_state.memories(&settings.cwd)));
+            let (state, cwd) = (shared.tool_state.clone(), settings.cwd.clone());
+            let kept = tokio::task::spawn_blocking(move || state.memories(&cwd)).await;
+            instructions.push_str(&memories(&kept.unwrap_or_default()));
         }
         let git = if settings.git { git } else { GitContext::default() };
         let definition = shared.definition();

@@ -469,8 +469,18 @@ async fn instructions_that_rules_hide_or_deny_and_links_out_of_the_folder_do_not
     }
     let rules = "exclude = [\"private/**\", \"hidden.instructions.md\"]\n[[deny]]\npath = \"denied.instructions.md\"\naccess = \"read\"\n";
     std::fs::write(house.dir.path().join("home/permissions.toml"), rules).unwrap();
-    let probe = house.session().await;
+    let mut probe = house.session().await;
     let found = probe.session.instructions().await;
     let found: Vec<&str> = found.iter().map(|found| found.content.as_str()).collect();
     assert_eq!(found, ["a rules"]);
+    probe.turn("say hello").await;
+    let warnings = warnings(&probe);
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    let reason = "CLAUDE.md: it is a link that is absolute or leads out of the folder";
+    assert!(
+        warning.starts_with("Left out: ") && warning.ends_with(reason),
+        "{warning}"
+    );
 }

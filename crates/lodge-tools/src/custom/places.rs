@@ -108,9 +108,17 @@ impl Places {
             .collect()
     }
 
+    /// A project's directories but the user's: whoever works in the home directory has the person's own files there.
+    pub fn of_project(&self, kind: Kind, project: &Path) -> Vec<Place> {
+        let user = self.user(kind);
+        let mut places = Self::project(kind, project);
+        places.retain(|place| user.iter().all(|own| own.path != place.path));
+        places
+    }
+
     /// Everything that counts for a session there.
     pub fn all(&self, kind: Kind, cwd: &Path) -> Vec<Place> {
-        let mut places = Self::project(kind, cwd);
+        let mut places = self.of_project(kind, cwd);
         places.extend(self.user(kind));
         places
     }
@@ -144,5 +152,25 @@ impl Place {
             project: None,
             preferred: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_the_home_directory_the_users_files_are_not_a_projects() {
+        let places = Places {
+            home: None,
+            user: Some("/nowhere/me".into()),
+        };
+        let claude = |cwd: &str| {
+            let all = places.all(Kind::Skills, Path::new(cwd)).into_iter();
+            let named = all.filter(|place| place.path.ends_with(".claude/skills"));
+            named.map(|place| place.tier).collect::<Vec<_>>()
+        };
+        assert_eq!(claude("/nowhere/me"), [Tier::Shared]);
+        assert_eq!(claude("/nowhere/me/work"), [Tier::Project, Tier::Shared]);
     }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobMatcher;
 use lodge_events::{
-    CommandSegment, PermissionRequest, PermissionResultKind, PermissionRule, ReadPermission, ShellCommand,
-    ShellPermission, WritePermission,
+    PermissionRequest, PermissionResultKind, PermissionRule, ReadPermission, ShellCommand, ShellPermission,
+    WritePermission,
 };
 
 use super::{
@@ -13,7 +13,10 @@ use super::{
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
     remembered, sampling_of, searches, targets,
 };
-use crate::{paths, shell::analyse};
+use crate::{
+    paths,
+    shell::{Analysis, ProgramCall, analyse},
+};
 
 /// Decides a request by the rules, or says that somebody has to be asked.
 pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> Decision {
@@ -173,6 +176,8 @@ const SEARCHERS: &[&str] = &[
 struct Subject<'a> {
     request: &'a PermissionRequest,
     names: Vec<String>,
+    /// What is known about a command that calls programs.
+    command: Analysis,
     /// Places it names, each with whether it may be written; `None` for one that is not known.
     files: Vec<(Option<Vec<PathBuf>>, bool)>,
     urls: Vec<String>,
@@ -198,6 +203,7 @@ impl<'a> Subject<'a> {
             named: named.flatten().collect(),
             request,
             names: Vec::new(),
+            command: Analysis::default(),
             files: Vec::new(),
             urls: Vec::new(),
             roots,
@@ -205,6 +211,10 @@ impl<'a> Subject<'a> {
         match request {
             PermissionRequest::Shell(shell) => {
                 subject.names = names(&["shell", "bash"]);
+                // What is written to a running command is no command.
+                if shell.command_segments.is_some() {
+                    subject.command = analyse(&shell.full_command_text);
+                }
                 let mut looked = targets::Looked::default();
                 subject.files = shell
                     .possible_paths
@@ -245,6 +255,14 @@ impl<'a> Subject<'a> {
         subject
     }
 
+    /// Each time that a command calls a program by this name.
+    fn calls_of<'b>(&'b self, identifier: &'b str) -> impl Iterator<Item = &'b ProgramCall> {
+        self.command
+            .calls
+            .iter()
+            .filter(move |call| call.identifier == identifier)
+    }
+
     /// A file that no tool may see, and why not.
     fn excluded(&self, rules: &RuleSet) -> Option<(&PathBuf, String)> {
         let why = |path: &PathBuf| {
@@ -279,7 +297,8 @@ impl<'a> Subject<'a> {
                         .flatten()
                         .map(|segment| &segment.full_command_text);
                     let named = shell.commands.iter().map(|command| &command.identifier);
-                    segments.chain(named).any(|text| runs(text, words))
+                    let bare = self.command.calls.iter().map(|call| &call.bare);
+                    segments.chain(named).chain(bare).any(|text| runs(text, words))
                 }
                 _ => false,
             },
@@ -482,8 +501,8 @@ impl Allowing<'_> {
         let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_safe_commands;
         let read_only = shell.commands.iter().all(|command| command.read_only);
         let writes = shell.has_write_file_redirection || !read_only;
-        let harmless = self.jail || analyse(&shell.full_command_text).is_trivial();
-        let ruled = |command: &ShellCommand| self.command_rule(shell, &command.identifier);
+        let harmless = self.jail || self.subject.command.is_trivial();
+        let ruled = |command: &ShellCommand| self.command_rule(&command.identifier);
         let commands = shell.commands.iter().all(|command| {
             // What searches whole directories would find hidden files too.
             let finds_hidden = self.hidden && SEARCHERS.contains(&command.identifier.as_str());
@@ -508,24 +527,31 @@ impl Allowing<'_> {
             return Some(looks_harmless("only reads inside the working directory"));
         }
         // Outside the jail, a repository decides what git runs. The rule for another part of the line is not about that.
-        let steered =
-            |command: &ShellCommand| command.identifier.split(' ').any(|word| word == "git") && !ruled(command);
+        let steered = |command: &ShellCommand| runs_git(&command.identifier) && !ruled(command);
         (!shell.commands.iter().any(steered)).then(|| Decision::Allow {
             why: "its commands are allowed by rules".to_owned(),
             approved: true,
         })
     }
 
-    fn command_rule(&self, shell: &ShellPermission, identifier: &str) -> bool {
-        let allows = |text: &str, call: Option<&CommandSegment>| {
-            let fits = |words: &str| begins_with(text, words) || remembered::allows(words, identifier, call);
-            self.rule(|what| matches!(what, RuleSubject::Command(words) if fits(words)))
+    fn command_rule(&self, identifier: &str) -> bool {
+        let begins = |text: &str| {
+            self.rule(|what| matches!(what, RuleSubject::Command(words) if begins_with(text, words)))
                 .is_some()
         };
-        let mut calls = calls_of(shell, identifier).peekable();
+        let remembers = |call: Option<&ProgramCall>| {
+            let allowing = self.rules.iter().filter(|(_, rule)| rule.effect == Effect::Allow);
+            let words = allowing.filter_map(|(_, rule)| match &rule.what {
+                RuleSubject::Command(words) => Some(words.as_str()),
+                _ => None,
+            });
+            remembered::allow(words, identifier, call)
+        };
+        let mut calls = self.subject.calls_of(identifier).peekable();
         match calls.peek() {
-            Some(_) => calls.all(|call| allows(identifier, Some(call)) || allows(&call.full_command_text, Some(call))),
-            None => allows(identifier, None),
+            _ if begins(identifier) => true,
+            Some(_) => calls.all(|call| begins(&call.text) || remembers(Some(call))),
+            None => remembers(None),
         }
     }
 
@@ -543,10 +569,8 @@ impl Allowing<'_> {
     }
 }
 
-/// Each time that a command calls a program by this name.
-fn calls_of<'a>(shell: &'a ShellPermission, identifier: &'a str) -> impl Iterator<Item = &'a CommandSegment> {
-    let segments = shell.command_segments.iter().flatten();
-    segments.filter(move |segment| segment.identifier == identifier)
+fn runs_git(identifier: &str) -> bool {
+    identifier.split(' ').any(|word| word == "git")
 }
 
 /// Whether only an agent's own words describe a request.
@@ -566,15 +590,13 @@ pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
     };
     match request {
         PermissionRequest::Shell(shell) if shell.can_offer_session_approval => {
-            let asked = shell.commands.iter().filter(|command| !command.read_only);
-            let asked: Vec<_> = if asked.clone().next().is_some() {
-                asked.collect()
-            } else {
-                shell.commands.iter().collect()
-            };
+            // Beside a command that changes something, only these may go on unasked.
+            let harmless = |command: &ShellCommand| place.jail && command.read_only && !runs_git(&command.identifier);
+            let all_read = shell.commands.iter().all(|command| command.read_only);
+            let asked = shell.commands.iter().filter(|command| all_read || !harmless(command));
             let rules =
-                |command: &ShellCommand| remembered::rules(&command.identifier, calls_of(shell, &command.identifier));
-            what.extend(asked.into_iter().flat_map(rules).map(RuleSubject::Command));
+                |command: &ShellCommand| remembered::rules(&command.identifier, subject.calls_of(&command.identifier));
+            what.extend(asked.flat_map(rules).map(RuleSubject::Command));
             let writes = shell.has_write_file_redirection || subject.runs_writer();
             for path in subject.files.iter().filter_map(|(places, _)| places.as_ref()).flatten() {
                 if root_of(path).is_none() || shell.has_write_file_redirection {

@@ -7,6 +7,11 @@ const FOR_AGENTS: &[&str] = &["skills", "agents", "plugins", "ahp/plugins"];
 /// Each session keeps its files in a directory of this one.
 const SESSIONS: &str = "session-state";
 
+/// Whether a place in the home is there for agents.
+pub(crate) fn is_for_agents(below_home: &Path) -> bool {
+    FOR_AGENTS.iter().any(|name| below_home.starts_with(name))
+}
+
 /// The home of the host that runs the session.
 #[derive(Debug, Clone)]
 pub(super) struct Home(PathBuf);
@@ -26,7 +31,7 @@ impl Home {
             let inside = root.starts_with(&self.0) && *root != self.0 && *root != self.0.join(SESSIONS);
             inside && place.starts_with(root)
         };
-        !FOR_AGENTS.iter().any(|name| below.starts_with(name)) && !roots.into_iter().any(is_own)
+        !is_for_agents(below) && !roots.into_iter().any(is_own)
     }
 }
 

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::git_files::GitFiles;
 
 pub use decide::{decide, governs, lasting, rules_for};
+pub(crate) use home::is_for_agents;
 pub use pattern::Exclusions;
 
 /// What rules call it when a server asks the model.

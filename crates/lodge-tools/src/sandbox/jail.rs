@@ -16,7 +16,7 @@ use super::{
     git_config::{self, GitConfig},
     programs,
 };
-use crate::{Environment, paths, spill};
+use crate::{Environment, paths, rules::is_for_agents, spill};
 
 /// Where the private directories of a session are made.
 const JAILS: &str = "temp/jails";
@@ -37,7 +37,7 @@ pub(crate) struct Jail {
 
 impl Jail {
     /// A jail for a session that keeps its files in `session` and works in `roots`. Its command may read what it names elsewhere
-    /// (`named`), but nothing of the home.
+    /// (`named`), but nothing of the home but what is there for agents.
     pub(crate) fn new(
         launcher: &SandboxLauncher,
         session: &Path,
@@ -46,7 +46,7 @@ impl Jail {
         of: &Environment,
     ) -> io::Result<Self> {
         let (mut jail, settings) = Self::open(session, of)?;
-        let inside = |place: &PathBuf| launcher.home.as_ref().is_some_and(|home| place.starts_with(home));
+        let inside = |place: &PathBuf| launcher.home.as_deref().is_some_and(|home| is_hidden(place, home));
         let files = settings
             .files
             .iter()
@@ -96,12 +96,22 @@ impl Jail {
     }
 }
 
+/// Whether a place is in the home and not there for agents.
+fn is_hidden(place: &Path, home: &Path) -> bool {
+    place.strip_prefix(home).is_ok_and(|below| !is_for_agents(below))
+}
+
 /// Removes what commands of a host that was killed left in their private directories. To be called before the first of this host.
 pub(crate) fn sweep_jails(session: &Path) {
     let (jails, old) = (session.join(JAILS), session.join(OLD_JAILS));
+    // Each is removed once, by whoever found it: two who remove the same directory get in each other's way.
+    let before = std::fs::read_dir(&old).into_iter().flatten().flatten();
+    before.for_each(|entry| remove_later(entry.path()));
     let _ = spill::make_private_dir(&old);
-    let _ = std::fs::rename(jails, old.join(uuid::Uuid::new_v4().simple().to_string()));
-    remove_later(old);
+    let now = old.join(uuid::Uuid::new_v4().simple().to_string());
+    if std::fs::rename(jails, &now).is_ok() {
+        remove_later(now);
+    }
 }
 
 /// Removes everything that commands of a session wrote to their private directories, because the session goes. Blocks.
@@ -201,6 +211,33 @@ pub fn run_jailed(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_the_home_for_agents_can_be_named() {
+        let home = Path::new("/home/me/.lodge");
+        for (place, hidden) in [
+            ("/home/me/.lodge", true),
+            ("/home/me/.lodge/token", true),
+            ("/home/me/.lodge/skills-not", true),
+            ("/home/me/.lodge/skills/a/run.sh", false),
+            ("/home/me/.lodge/agents", false),
+            ("/home/me/.lodge/plugins/x", false),
+            ("/home/me/work", false),
+        ] {
+            assert_eq!(is_hidden(Path::new(place), home), hidden, "{place}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_host_left_is_removed() {
+        let session = tempfile::tempdir().unwrap();
+        for place in ["temp/jails/a/tmp", "temp/old-jails/b/c"] {
+            std::fs::create_dir_all(session.path().join(place)).unwrap();
+        }
+        sweep_jails(session.path());
+        assert!(!session.path().join(JAILS).exists());
+        assert_eq!(std::fs::read_dir(session.path().join(OLD_JAILS)).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_session_reads_nothing_of_other_sessions() {

@@ -3,7 +3,7 @@
 use lodge_events::{CommandSegment, ShellCommand};
 
 use super::{
-    Analysis, danger,
+    Analysis, ProgramCall, danger,
     parser::{Join, Simple},
     programs::{self, Call},
     wrappers::{self, Inner},
@@ -74,14 +74,13 @@ impl Analysis {
         // Set variables and added arguments can make a program anything.
         call.read_only &= checked && prefix.is_empty();
         self.rememberable &= call.rememberable && checked;
-        let shown = |text: &str| prefix.iter().copied().chain([text]).collect::<Vec<_>>().join(" ");
         let Call { identifier, paths, .. } = call;
-        let text: Vec<&str> = [programs::name_of(&words[0].text)]
-            .into_iter()
-            .chain(words[1..].iter().map(|word| word.text.as_str()))
-            .collect();
-        self.segment(shown(&identifier), shown(&text.join(" ")));
-        self.command(shown(&identifier), call.read_only);
+        let called = ProgramCall::new(&identifier, &prefix, words);
+        self.segment(called.identifier.clone(), called.text.clone());
+        self.command(called.identifier.clone(), call.read_only);
+        if !self.calls.contains(&called) {
+            self.calls.push(called);
+        }
         self.urls.extend(call.urls);
         let reads = simple.reads.iter().map(|word| (programs::path(word), false));
         let writes = simple.writes.iter().map(|word| (programs::path(word), true));

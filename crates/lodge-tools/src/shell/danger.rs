@@ -13,9 +13,19 @@ pub(super) fn runs_download(commands: &[ShellCommand]) -> bool {
 
 /// Whether a command is not what it looks like: some characters change the direction of text or hide in it.
 pub(super) fn misleads(command: &str) -> bool {
-    let hides =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    command.contains(hides)
+    let hides = |c: char| {
+        matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    // In some scripts, and in pictures, these join what stands around them.
+    let joins = |c: char| matches!(c, '\u{200c}' | '\u{200d}');
+    let letters: Vec<char> = command.chars().collect();
+    let is_foreign = |at: Option<usize>| {
+        at.and_then(|at| letters.get(at))
+            .is_some_and(|c| !c.is_ascii() && !hides(*c))
+    };
+    let is_joiner = |at: usize| joins(letters[at]) && is_foreign(at.checked_sub(1)) && is_foreign(Some(at + 1));
+    (0..letters.len()).any(|at| hides(letters[at]) && !is_joiner(at))
 }
 
 /// What is risky about a call of a program.

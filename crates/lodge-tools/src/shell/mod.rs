@@ -6,6 +6,7 @@
 //! are only guessed ([`guess`]), to show to people and to compare with deny rules.
 
 mod build;
+mod called;
 mod danger;
 mod git;
 mod guess;
@@ -13,10 +14,13 @@ mod options;
 mod parser;
 mod programs;
 mod read_only;
+mod sed;
 mod special;
 mod wrappers;
 
+pub(crate) use called::ProgramCall;
 use lodge_events::{CommandSegment, ShellCommand};
+pub(crate) use parser::{quoted, words};
 
 /// What is known about a command before it runs.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,6 +41,8 @@ pub struct Analysis {
     pub warning: Option<String>,
     /// Whether everything in it was understood; otherwise the rest is a guess.
     pub understood: bool,
+    /// Calls of programs, if everything was understood.
+    pub(crate) calls: Vec<ProgramCall>,
     /// Whether the names of its programs say what it does.
     rememberable: bool,
     /// Whether it is one program of a very short list, plainly called.

@@ -64,6 +64,28 @@ pub(super) fn read(text: &str) -> Option<Vec<Simple>> {
     Reader::new(text).list()
 }
 
+/// The words of a text that holds nothing else.
+pub(crate) fn words(text: &str) -> Option<Vec<String>> {
+    let mut reader = Reader::new(text);
+    let mut words = Vec::new();
+    loop {
+        reader.blanks();
+        if reader.peek().is_none() {
+            return Some(words);
+        }
+        words.push(reader.word()?.text);
+    }
+}
+
+/// A word so that [`words`] reads it as it is.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -1,7 +1,7 @@
 //! What a program call does: whether it only reads, which paths and URLs it names, and which of its words identify what
 //! runs.
 
-use super::{git, parser::Word, read_only, special};
+use super::{git, parser::Word, read_only, sed, special};
 
 /// What one program call does.
 #[derive(Debug, Default, PartialEq)]
@@ -153,16 +153,35 @@ fn carries_code(name: &str, args: &[Word]) -> bool {
         // Go's programs take one dash for two.
         None => option == code || option.strip_prefix('-') == Some(code),
     };
-    args.iter().any(|word| {
-        let option = word.text.split('=').next().unwrap_or_default();
+    let bundle = bundle(name, args);
+    let mut options = args.iter().map(|word| word.text.as_str()).chain(bundle.as_deref());
+    options.any(|option| {
+        let option = option.split('=').next().unwrap_or_default();
         listed.iter().any(|code| is_code(option, code))
     })
+}
+
+/// The options that `tar` also takes without a dash: those in its first argument.
+pub(super) fn bundle(name: &str, args: &[Word]) -> Option<String> {
+    let first = args.first().filter(|_| matches!(name, "tar" | "bsdtar"))?;
+    (!first.text.starts_with('-')).then(|| format!("-{}", first.text))
+}
+
+/// Programs that run their arguments in a container.
+const CONTAINERS: &[&str] = &["docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc"];
+
+/// Whether the arguments of a program say what it runs, in a way that no name shows.
+fn runs_arguments(name: &str, args: &[Word]) -> bool {
+    match name {
+        "sed" => !sed::only_edits(args),
+        _ => CONTAINERS.contains(&name) && args.iter().any(|word| word.text == "exec"),
+    }
 }
 
 /// A program that may do anything.
 fn other(name: &str, args: &[Word]) -> Call {
     let (identifier, rememberable) = identifier(name, args);
-    let rememberable = rememberable && !carries_code(name, args);
+    let rememberable = rememberable && !carries_code(name, args) && !runs_arguments(name, args);
     let operands: Vec<&Word> = args.iter().filter(|word| !word.text.starts_with('-')).collect();
     let runs_file = rememberable && INTERPRETERS.contains(&name) && !identifier.contains(" -m ");
     let mut paths: Vec<(String, bool)> = Vec::new();

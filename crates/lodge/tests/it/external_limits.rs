@@ -173,9 +173,39 @@ fn what_nobody_could_judge_is_refused_and_people_are_told() {
             .all(|told| told.starts_with("A request of the agent long was refused: ")),
         "{told:?}"
     );
+    assert!(told.iter().all(|told| !told.contains("Ask for less")), "{told:?}");
+    assert!(
+        told[0].contains("Tell the agent to do it in smaller steps."),
+        "{told:?}"
+    );
     let size = serde_json::to_string(&log).unwrap().len();
     assert!(size < 100_000, "none of it is in the log: {size}");
     assert_eq!(std::fs::read_to_string(home.work().join("line")).unwrap(), long);
+}
+
+#[test]
+fn a_large_edit_that_is_allowed_needs_nobody_who_could_judge_it() {
+    let long = "x\n".repeat(400 << 10);
+    let edit = |path: &str| {
+        let changes = [json!({ "type": "diff", "path": path, "newText": long })];
+        json!({ "toolCallId": path, "kind": "edit", "content": changes })
+    };
+    let script = format!(
+        "{GREETING}{}{}{END}",
+        permission(10, edit("allowed.txt")),
+        permission(11, edit("denied.txt"))
+    );
+    let home = with_script("large", &script);
+    let rules = "mode = \"approve-all\"\n[[deny]]\npath = \"denied.txt\"\n";
+    std::fs::write(home.path().join("permissions.toml"), rules).unwrap();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "large");
+    assert_eq!(editor.stops(&session, "go"), "end_turn");
+    assert_eq!(answer_to(&home, 10)["result"]["outcome"]["optionId"], "y");
+    assert_eq!(answer_to(&home, 11)["result"]["outcome"]["optionId"], "n");
+    let size = serde_json::to_string(&log_of(&home, &session)).unwrap().len();
+    assert!(size < 100_000, "the log says how long it is: {size}");
 }
 
 #[test]
@@ -211,7 +241,7 @@ while read -r line; do :; done"#,
 }
 
 #[test]
-fn a_conversation_is_given_up_only_if_the_agent_does_not_know_it() {
+fn a_conversation_is_given_up_if_the_agent_does_not_know_it_or_fails_in_two_turns() {
     let home = Home::new();
     let file = |name: &str| home.work().join(name).display().to_string();
     // What it answers to `session/resume` stands in a file, a line for each time.
@@ -296,6 +326,15 @@ while read -r line; do id=$((id + 1)); say "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"r
         warnings(&log)[0].contains("does not know the earlier conversation"),
         "{log:?}"
     );
+    // What it never says in words that somebody knows does not fail for ever.
+    let (answer, _) = turn("Internal error\nInternal error\n", 0);
+    let message = answer.unwrap_err()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("it begins a new one"), "{message}");
+    let (answer, opened) = turn("Internal error\nInternal error\n", 0);
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(opened, ["resume", "resume", "new"]);
+    let log = log_of(&home, &session);
+    assert_eq!((known(&log), warnings(&log).len()), (3, 2));
 }
 
 #[test]

@@ -616,6 +616,40 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         ("git fetch", "allow: git fetch origin\nask: git fetch --upload-pack=x"),
         (
+            "make test",
+            "ask: make test -- SHELL=./x\nask: make test SHELL:=./x\nask: make -Cpkg1 test\nask: A='x y' make test",
+        ),
+        ("make -Cpkg1 test", "allow: make -C pkg1 test\nask: make -Cpkg2 test"),
+        (
+            "make -C 'my dir' test",
+            "allow: make -C 'my dir' test\nask: make -C my test\nask: make -C my dir test",
+        ),
+        (
+            "git commit -m one",
+            "allow: git commit -m 'Add --json'\nask: git commit -m 'a -- b' --amend\nask: git commit -m -- --amend",
+        ),
+        (
+            "docker run -e A=1 -p 80:80 x",
+            "allow: docker run -e A=2 -p 81:80 x\nask: docker run --privileged x\nask: docker exec x ls",
+        ),
+        ("docker exec x ls", "ask: docker exec x ls"),
+        ("kubectl -n x exec pod -- ls", "ask: kubectl -n x exec pod -- ls"),
+        ("rm 'a b'", "allow: rm 'a b'\nask: rm a b"),
+        ("rm", "allow: rm\nask: rm a"),
+        (
+            "tar xf a.tar",
+            "allow: tar xf b.tar\nallow: tar -xf b.tar\nask: tar xIf ./evil b.tar\nask: tar cFf ./evil b.tar",
+        ),
+        (
+            "sed -i s/a/b/ a.txt",
+            "allow: sed -i 's|x|y|g; 3d' a.txt\nask: sed -i s/a/b/w a.txt\nask: sed -i '1e rm x' a.txt\nask: sed -i -f x a.txt",
+        ),
+        (
+            "git add -A && git status",
+            "allow: git add -A && git status\nallow: git status\nask: git add -A && git diff\nask: git add .. && git status",
+        ),
+        ("mkdir x && ls", "allow: mkdir y && ls\nask: mkdir y && git status"),
+        (
             "npm test",
             "allow: npm test\nallow: npm test -- --watch\nask: npm test --script-shell=x\nask: npm test -- --eval=x",
         ),
@@ -624,6 +658,19 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         bench.place.session = rules_for(&bench.request(asked), &bench.place);
         bench.check(&RuleSet::default(), then);
     }
+    bench.place.session.clear();
+    for asked in ["cargo test -p x", "cargo test --lib"] {
+        let rules = rules_for(&bench.request(asked), &bench.place);
+        bench.place.session.extend(rules);
+    }
+    bench.check(
+        &RuleSet::default(),
+        "allow: cargo test -p x --lib\nask: cargo test --doc",
+    );
+    bench.place.jail = false;
+    bench.place.session = rules_for(&bench.request("mkdir x && find ."), &bench.place);
+    bench.check(&RuleSet::default(), "allow: mkdir y && find .\nask: mkdir y && rg x");
+    bench.place.jail = true;
     bench.place.session = rules_for(&bench.request("read a.txt"), &bench.place);
     bench.check(
         &RuleSet::new(Policy::ask_everything()),
@@ -639,6 +686,14 @@ fn options_that_carry_code_are_never_remembered_and_rules_of_people_mean_what_th
         "npx -c x",
         "rsync -aze x a b",
         "tar -xf a -I x",
+        "tar xIf ./x b.tar",
+        "sed '1e x' a",
+        "sed 's/a/b/e' a",
+        "sed -n '/a/w b' a",
+        "sed -e p -e 'r b' a",
+        "sed -fx a",
+        "sed s/a/b/ a -e 'w b'",
+        "podman --log-level debug exec a ls",
         "go test -exec x",
         "git push --receive-pack=x",
     ] {
@@ -649,6 +704,8 @@ fn options_that_carry_code_are_never_remembered_and_rules_of_people_mean_what_th
         "cargo fmt --check",
         "make test -k",
         "go test -v",
+        "sed -i.bak -e '/a;w/d' -e '1,$s/x\\/w/y/2g' a",
+        "tar xf a.tar",
         "npm ci --cache x",
     ] {
         assert!(shell::analyse(text).can_be_remembered(), "{text}");

@@ -41,21 +41,29 @@ fn shown(command: &str) -> String {
     out.join("; ")
 }
 
-/// What people see and rules match. Which commands need approval is in `cases.txt`.
-#[rustfmt::skip]
 #[test]
 fn a_command_that_is_not_what_it_looks_like_has_a_warning() {
     let hidden = "Contains characters that cannot be seen or that change the order of what you see.";
     for (command, warning) in [
         ("ls \u{202e}txt.evil", Some(hidden.to_owned())),
         ("l\u{200b}s", Some(hidden.to_owned())),
-        ("sudo l\u{2066}s", Some(format!("{hidden} Runs with administrator rights."))),
-        ("echo 日本語 שלום 👍", None),
+        (
+            "sudo l\u{2066}s",
+            Some(format!("{hidden} Runs with administrator rights.")),
+        ),
+        ("l\u{ad}s", Some(hidden.to_owned())),
+        ("ls \u{61c}x", Some(hidden.to_owned())),
+        ("ls \u{e0061}", Some(hidden.to_owned())),
+        ("l\u{200d}s", Some(hidden.to_owned())),
+        ("echo 日\u{200d}\u{200d}本", Some(hidden.to_owned())),
+        ("echo 日本語 שלום 👍 👩\u{200d}💻 می\u{200c}خواهم", None),
     ] {
         assert_eq!(analyse(command).warning, warning, "{command:?}");
     }
 }
 
+/// What people see and rules match. Which commands need approval is in `cases.txt`.
+#[rustfmt::skip]
 #[test]
 fn programs_paths_addresses_and_risks_are_found() {
     for (command, expected) in [
