@@ -134,6 +134,10 @@ fn dispatch(cli: Cli, for_host: bool) -> Result<ExitCode> {
             let both = "Options of a conversation cannot be used with options of a host.";
             Cli::command().error(ErrorKind::ArgumentConflict, both).exit()
         }
+        Some(ref command) if cli.chat.are_given() && !matches!(command, Command::Chat { .. }) => {
+            let misplaced = "These options belong after the command.";
+            Cli::command().error(ErrorKind::ArgumentConflict, misplaced).exit()
+        }
         None if cli.chat.are_given() || (is_at_terminal() && !for_host) => {
             block_on(attach::converse(&home?, cli.chat, None))
         }

@@ -105,9 +105,9 @@ impl App {
     }
 
     /// What was typed, with the whole of what was pasted.
-    fn unfolded(&mut self, mut text: String) -> String {
-        for (words, whole) in self.pasted.drain(..) {
-            text = text.replace(&words, &whole);
+    fn unfolded(&self, mut text: String) -> String {
+        for (words, whole) in &self.pasted {
+            text = text.replace(words, whole);
         }
         text
     }
@@ -211,6 +211,7 @@ impl App {
         }
         let text = self.composer.take();
         let text = self.unfolded(text);
+        self.pasted.clear();
         self.effects.push(Effect::Remember(text.clone()));
         self.entered(text.trim());
     }

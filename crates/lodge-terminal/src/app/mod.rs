@@ -497,6 +497,7 @@ impl App {
     /// Takes a text that was changed in the person's editor.
     pub fn edited(&mut self, text: &str) {
         self.composer.set(text.trim_end_matches('\n'));
+        self.pasted.clear();
         self.changed = true;
     }
 

@@ -9,8 +9,15 @@ use crate::shell::{self, ProgramCall};
 #[rustfmt::skip]
 const EXACTLY: &[&str] = &[
     "rm", "rmdir", "unlink", "shred", "mv", "dd", "truncate", "chmod", "chown", "chgrp", "kill", "pkill", "killall",
-    "git clean", "git reset",
+    "find", "fd", "git clean", "git reset", "git checkout", "git restore", "git push", "git stash drop", "git stash clear",
 ];
+
+/// Whether only the exact calls of a program are remembered. Rules of earlier builds that say otherwise allow nothing.
+fn is_exact(identifier: &str) -> bool {
+    EXACTLY
+        .iter()
+        .any(|names| format!(" {identifier} ").contains(&format!(" {names} ")))
+}
 
 /// In the place of the options: the rule holds these words and no others.
 const EXACT: &str = "=";
@@ -26,8 +33,7 @@ pub(super) fn parts(rule: &str) -> (&str, Option<&str>) {
 
 /// The rules that allow a command of this name again.
 pub(super) fn rules<'a>(identifier: &str, calls: impl Iterator<Item = &'a ProgramCall>) -> Vec<String> {
-    let is_named = |names: &&str| format!(" {identifier} ").contains(&format!(" {names} "));
-    if EXACTLY.iter().any(is_named) {
+    if is_exact(identifier) {
         return calls.map(|call| format!("{} [{EXACT}]", call.exact)).collect();
     }
     let options: BTreeSet<&String> = calls.flat_map(|call| &call.options).collect();
@@ -52,7 +58,7 @@ pub(super) fn allow<'a>(rules: impl Iterator<Item = &'a str>, identifier: &str, 
     for rule in rules {
         match parts(rule) {
             (words, Some(EXACT)) if call.is_some_and(|call| call.exact == words) => return true,
-            (words, Some(options)) if words == identifier && options != EXACT => {
+            (words, Some(options)) if words == identifier && options != EXACT && !is_exact(identifier) => {
                 let options = shell::words(options).unwrap_or_default();
                 known.get_or_insert_default().extend(options);
             }

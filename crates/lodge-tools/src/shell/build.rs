@@ -73,7 +73,9 @@ impl Analysis {
         let mut call = programs::call(words);
         // Set variables and added arguments can make a program anything.
         call.read_only &= checked && prefix.is_empty();
-        self.rememberable &= call.rememberable && checked;
+        // Which part of a word is a pattern is not kept.
+        let is_mixed = words.iter().any(|word| word.glob && word.quoted_pattern);
+        self.rememberable &= call.rememberable && checked && !is_mixed;
         let Call { identifier, paths, .. } = call;
         let called = ProgramCall::new(&identifier, &prefix, words);
         self.segment(called.identifier.clone(), called.text.clone());

@@ -26,7 +26,8 @@ impl ProgramCall {
         let name = programs::name_of(&words[0].text);
         let arguments = words[1..].iter().map(|word| word.text.as_str());
         let bare: Vec<&str> = [name].into_iter().chain(arguments).collect();
-        let exact: Vec<String> = prefix.iter().chain(&bare).map(|word| quoted(word)).collect();
+        let program = prefix.iter().chain([&name]).map(|word| quoted(word));
+        let exact: Vec<String> = program.chain(words[1..].iter().map(exact)).collect();
         let text: Vec<&str> = prefix.iter().chain(&bare).copied().collect();
         let before = prefix.iter().map(|word| quoted(word));
         Self {
@@ -38,6 +39,22 @@ impl ProgramCall {
             options: options(name, &words[1..]),
         }
     }
+}
+
+/// A word, quoted except for the signs of a pattern.
+fn exact(word: &Word) -> String {
+    if !word.glob {
+        return quoted(&word.text);
+    }
+    let is_sign = |c: char| matches!(c, '*' | '?' | '[' | ']');
+    let parts = word.text.split_inclusive(is_sign);
+    parts
+        .map(|part| match part.strip_suffix(is_sign) {
+            Some("") => part.to_owned(),
+            Some(head) => format!("{}{}", quoted(head), &part[head.len()..]),
+            None => quoted(part),
+        })
+        .collect()
 }
 
 /// Options whose value says what runs, or where: they are remembered with it. By the programs that have them.

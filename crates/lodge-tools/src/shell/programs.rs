@@ -139,13 +139,21 @@ const LENIENT: &[&str] = &["make", "gmake", "tar", "bsdtar", "rsync"];
 
 /// Whether an argument carries code.
 fn carries_code(name: &str, args: &[Word]) -> bool {
-    let of_program = CODE_OF.iter().filter(|(programs, _)| programs.contains(&name));
+    let lenient = LENIENT.contains(&name);
+    // Names of files could be options.
+    let may_be_option = |word: &Word| word.glob && word.text.starts_with(['*', '?', '[', '-']);
+    let mut of_program = CODE_OF
+        .iter()
+        .filter(|(programs, _)| programs.contains(&name))
+        .peekable();
+    if (lenient || of_program.peek().is_some()) && args.iter().any(may_be_option) {
+        return true;
+    }
     let listed: Vec<&str> = CODE
         .iter()
         .copied()
         .chain(of_program.flat_map(|(_, names)| names.iter().copied()))
         .collect();
-    let lenient = LENIENT.contains(&name);
     let is_code = |option: &str, code: &str| match code.strip_prefix('-').filter(|letter| letter.len() == 1) {
         Some(letter) if lenient => option.starts_with('-') && !option.starts_with("--") && option.contains(letter),
         Some(_) => option.starts_with(code),

@@ -29,6 +29,10 @@ pub(super) fn only_edits(args: &[Word]) -> bool {
         if word.glob && text.starts_with(['-', '*', '?']) {
             return false;
         }
+        // There, the next word is a suffix of this option, whatever it is.
+        if cfg!(target_os = "macos") && text.starts_with('-') && text.ends_with('i') {
+            return false;
+        }
         if text == "-e" || text == "--expression" {
             scripts.extend(rest.next());
         } else if !text.starts_with('-') || text == "-" {
@@ -58,7 +62,7 @@ fn edits(script: &str) -> Option<()> {
             's' => {
                 let sign = letters
                     .next()
-                    .filter(|sign| sign.is_ascii_punctuation() && *sign != '\\')?;
+                    .filter(|sign| sign.is_ascii_punctuation() && !matches!(sign, '\\' | '[' | ']'))?;
                 let replacement = delimited(letters.as_str(), sign)?;
                 let is_flag = |c: char| matches!(c, 'g' | 'I' | 'i' | 'p' | '0'..='9');
                 delimited(replacement, sign)?.trim_start_matches(is_flag)
@@ -98,7 +102,8 @@ fn delimited(text: &str, sign: char) -> Option<&str> {
     loop {
         match letters.next()? {
             '\\' => drop(letters.next()),
-            '\n' => return None,
+            // `sed` reads a sign in brackets as a letter, and not all do it alike.
+            '\n' | '[' => return None,
             letter if letter == sign => return Some(letters.as_str()),
             _ => {}
         }

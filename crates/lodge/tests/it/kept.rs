@@ -81,6 +81,11 @@ fn what_an_answer_had_said_is_shown_and_told_to_the_model_however_its_turn_ended
         let told = told(&server);
         let heard = told.iter().map(|(role, text)| (role.as_str(), text.as_str()));
         let heard: Vec<_> = heard.collect();
+        // The model reads that a person stopped it, and of no other ending.
+        let stopped = ("user", "[The user interrupted the turn here.]");
+        let is_told = heard.contains(&stopped);
+        assert_eq!(is_told, matches!(ending, Ending::Interrupted), "{ending:?}: {heard:?}");
+        let heard: Vec<_> = heard.into_iter().filter(|message| *message != stopped).collect();
         let [(first, story), (second, begun), (third, on)] = heard[..] else {
             panic!("{ending:?}: {heard:?}");
         };
@@ -113,6 +118,7 @@ fn a_message_that_was_stopped_before_its_answer_began_is_told_to_the_model() {
         .unwrap();
     assert!(more.status.success(), "{more:?}");
     let told = told(&server);
-    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[0].1.contains("tell me a story"), "{told:?}");
+    assert_eq!(told[1].1, "[The user interrupted the turn here.]", "{told:?}");
 }

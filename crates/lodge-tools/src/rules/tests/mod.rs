@@ -554,6 +554,13 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
             "rm a.txt",
             "allow: rm a.txt\nask: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
         ),
+        ("rm '*'", "allow: rm '*'\nask: rm *\nask: rm '*'*"),
+        ("rm *", "allow: rm *\nask: rm '*'"),
+        (
+            "git push origin main",
+            "allow: git push origin main\nask: git push origin +main\nask: git push origin :main",
+        ),
+        ("git checkout main", "allow: git checkout main\nask: git checkout ."),
         (
             "touch a.txt",
             "allow: touch src/lib.rs\nask: touch /etc/passwd\nask: touch $X\nask: touch .git/config",

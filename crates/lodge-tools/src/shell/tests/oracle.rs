@@ -9,7 +9,7 @@ mod bash_programs;
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -121,13 +121,15 @@ impl World {
                 "a file changed: {text:?}"
             );
             for path in after.keys().filter(|path| self.files.get(*path) != after.get(*path)) {
-                let name = path.strip_prefix(&self.work).unwrap().to_str().unwrap();
+                let name = path.strip_prefix(&self.work).unwrap();
                 let written = |write: &String| {
-                    write.trim_start_matches("./").trim_end_matches("/.") == name || *write == format!("./{name}")
+                    let parts = Path::new(write).components();
+                    parts.filter(|part| *part != Component::CurDir).eq(name.components())
                 };
                 assert!(
                     found.writes.iter().any(written),
-                    "{name} was written: {text:?} {:?}",
+                    "{} was written: {text:?} {:?}",
+                    name.display(),
                     found.writes
                 );
             }
