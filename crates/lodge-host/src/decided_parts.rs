@@ -224,10 +224,19 @@ impl Session {
 
     /// The kinds of sub-agents that are off.
     pub async fn agents_off(&self) -> Result<BTreeSet<String>, AgentError> {
+        let plugins = self.0.brought.lock().clone();
+        let plugins: Vec<&BroughtPlugin> = plugins.iter().collect();
         let found = self.found_agents().await?.into_iter();
-        let mut off: BTreeSet<String> = found.filter(|(_, on)| !on).map(|(agent, _)| agent.name).collect();
-        let switches = self.switches().into_iter().filter(|(_, on)| !on);
-        off.extend(switches.filter_map(|(key, _)| agent_of(&key).map(str::to_owned)));
+        // The log counts: what it says may not be carried out yet.
+        let switches = self.switches();
+        let is_on = |agent: &AgentDefinition, on: bool| {
+            let switched = switches.get(&PartPlace::of_agent(&plugins, agent).key);
+            switched.copied().unwrap_or(on)
+        };
+        let off = found.filter(|(agent, on)| !is_on(agent, *on));
+        let mut off: BTreeSet<String> = off.map(|(agent, _)| agent.name).collect();
+        let others = switches.iter().filter(|(_, on)| !**on);
+        off.extend(others.filter_map(|(key, _)| agent_of(key).map(str::to_owned)));
         Ok(off)
     }
 

@@ -58,8 +58,8 @@ async fn the_commands_of_the_house_do_what_they_say() {
     for (name, input, part) in [
         ("model", "nonsense", "nonsense"),
         ("mode", "fast", "There is no mode"),
-        ("rewind", "9", "is 1 to 1"),
-        ("rewind", "0", "is 1 to 1"),
+        ("rewind", "9", "You can rewind 1 to 1"),
+        ("rewind", "0", "You can rewind 1 to 1"),
         ("rewind", "x", "Unknown argument"),
         ("export", "page.html", "cannot be written"),
     ] {
