@@ -28,10 +28,10 @@ import { baseName, line, plural, visible } from "../text/plain";
 import { Composer, type Outgoing } from "./Composer";
 import { Empty, Menu, MoodDot, Spinner, type MenuItem } from "./parts";
 import { ChatContext, MessageView, TurnView } from "./TurnView";
-import { RenameDialog } from "./RenameDialog";
 import * as icons from "./icons";
 
 const QuestionCard = lazy(() => import("./QuestionCard"));
+const RenameDialog = lazy(() => import("./RenameDialog"));
 const Todos = lazy(() => import("./Todos"));
 const ChangesPanel = lazy(() => import("./ChangesPanel"));
 const TerminalPanel = lazy(() => import("./TerminalPanel"));
@@ -292,7 +292,9 @@ function Chat(props: { session: Uri; sessionState: SessionState; chat: Uri }) {
         </Show>
       </div>
       <Show when={renaming()}>
-        <RenameDialog session={props.session} title={props.sessionState.title} onClose={() => setRenaming(false)} />
+        <Suspense>
+          <RenameDialog session={props.session} title={props.sessionState.title} onClose={() => setRenaming(false)} />
+        </Suspense>
       </Show>
     </ChatContext.Provider>
   );

@@ -3,7 +3,7 @@ import type { Uri } from "../ahp/types";
 import { rename } from "../app";
 import { Dialog } from "./parts";
 
-export function RenameDialog(props: { session: Uri; title: string; onClose: () => void }) {
+export default function RenameDialog(props: { session: Uri; title: string; onClose: () => void }) {
   const [title, setTitle] = createSignal(props.title);
   return (
     <Dialog title="Rename the session" onClose={props.onClose}>

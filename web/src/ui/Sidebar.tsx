@@ -28,9 +28,9 @@ import {
 import { ago, baseName, line, visible } from "../text/plain";
 import { Menu, MoodDot } from "./parts";
 import { Stat } from "./DiffView";
-import { RenameDialog } from "./RenameDialog";
 import * as icons from "./icons";
 
+const RenameDialog = lazy(() => import("./RenameDialog"));
 const Hits = lazy(() => import("./Hits"));
 
 interface Group {
@@ -151,7 +151,11 @@ export function Sidebar(props: { onPalette: () => void }) {
         <Tab view="settings" label="Settings" icon={<icons.Gear />} />
       </div>
       <Show when={renaming()}>
-        {(session) => <RenameDialog session={session().resource} title={session().title} onClose={() => setRenaming(undefined)} />}
+        {(session) => (
+          <Suspense>
+            <RenameDialog session={session().resource} title={session().title} onClose={() => setRenaming(undefined)} />
+          </Suspense>
+        )}
       </Show>
     </div>
   );
