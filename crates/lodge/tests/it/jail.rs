@@ -19,7 +19,7 @@ fn result(events: &[Value]) -> &Value {
 fn has_jail() -> bool {
     let has = lodge_tools::sandbox::can_jail();
     if !has {
-        eprintln!("there is no jail here");
+        testkit::skip("there is no jail here");
     }
     has
 }
@@ -155,8 +155,7 @@ fn approved(home: &Home, command: &str) -> String {
 #[test]
 fn approved_commands_see_no_secrets_of_the_host() {
     if !lodge_tools::sandbox::available() {
-        eprintln!("there is no sandbox here");
-        return;
+        return testkit::skip("there is no sandbox here");
     }
     let home = Home::new();
     let other = home.path().join("session-state/other");
