@@ -41,6 +41,15 @@ test("what is allowed for the session is not asked about again", async () => {
   assert.equal(lines("session").length, 3);
 });
 
+test("a question hides no character of what would run", async () => {
+  const page = await open(host);
+  await begin(page, 'call bash {"command":"rm -f none-such; echo a\\u001b[8mb\\u001b[0m c\\u3164d"}');
+  const input = page.locator(".question").getByRole("group", { name: "Input" });
+  await input.getByText("a⟨U+001B⟩[8mb⟨U+001B⟩[0m c⟨U+3164⟩d").waitFor();
+  await page.getByRole("button", { name: "Deny", exact: true }).click();
+  await idle(page);
+});
+
 test("a command is denied with a reason, which the agent reads", async () => {
   const page = await open(host);
   await begin(page, append("denied"));
