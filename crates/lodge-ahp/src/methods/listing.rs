@@ -5,7 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use ahp_types::state::{ChatOrigin, ProjectInfo, SessionChatSummary, SessionStatus, SessionSummary};
 use lodge_host::{Host, HostError, ListFilter, Progress};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::Request;
 use crate::{
@@ -40,7 +43,7 @@ struct List {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
-    items: Vec<Value>,
+    items: Vec<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -85,6 +88,18 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         other => other.flatten().map(str::to_owned),
     };
     let chats = Chats::of_all(&face.host).await.map_err(RpcError::internal)?;
+    // A session for which nobody chose a model has the default.
+    let by_default = face.host.models().default_model().as_str().to_owned();
+    // Each line is text at once: ten thousand of them as trees would take a hundred megabytes.
+    let spell = |line: &lodge_host::SessionSummary| -> Option<Box<RawValue>> {
+        let summary = face.line(line, &chats)?;
+        if !seed {
+            return to_raw_value(&summary).ok();
+        }
+        let summary = object(serde_json::to_value(summary).ok()?);
+        let id = line.model.as_ref().unwrap_or(&by_default);
+        to_raw_value(&seed::summary(&summary, Some(json!({ "id": id })))).ok()
+    };
     let (mut items, mut after) = (Vec::new(), cursor);
     let next_cursor = loop {
         let filter = ListFilter {
@@ -94,28 +109,14 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
             ..ListFilter::default()
         };
         let page = face.host.list(filter).await.map_err(RpcError::internal)?;
-        let lines = page.sessions.iter();
-        items.extend(lines.filter_map(|line| Some((face.line(line, &chats)?, line.model.clone()))));
+        items.extend(page.sessions.into_iter().filter_map(|line| spell(&line)));
         after = page.next;
         if after.is_none() || limit.is_some_and(|limit| items.len() >= limit) {
             break after;
         }
     };
-    // A session for which nobody chose a model has the default.
-    let by_default = face.host.models().default_model().as_str().to_owned();
-    let spell = |(summary, model): (SessionSummary, Option<String>)| match serde_json::to_value(summary) {
-        Ok(Value::Object(line)) if seed => {
-            let id = model.as_ref().unwrap_or(&by_default);
-            seed::summary(&line, Some(json!({ "id": id })))
-        }
-        Ok(line) => line,
-        Err(_) => Value::Null,
-    };
     let next_cursor = next_cursor.map(|next| format!("{CURSOR}{next}"));
-    rpc::ok(Listed {
-        items: items.into_iter().map(spell).collect(),
-        next_cursor,
-    })
+    rpc::ok(Listed { items, next_cursor })
 }
 
 impl Face {
