@@ -189,6 +189,18 @@ pub(crate) fn install_page() -> Result<()> {
     link_modules(&to.join("node_modules"), &from)
 }
 
+/// Unpacks the browser, where the system has none, for whoever starts it, and says where. Tests that run side by side would all do it.
+pub(crate) fn unpack_browser() -> Result<PathBuf> {
+    let browser = dir("page").join("browser");
+    fs::create_dir_all(&browser)?;
+    sh::run(
+        sh::command("node")
+            .arg(page_source().join("browser.mjs"))
+            .env("LODGE_CHROMIUM_DIR", &browser),
+    )?;
+    Ok(browser)
+}
+
 /// Where the soak of VS Code's page is.
 pub(crate) fn vscode_source() -> PathBuf {
     sh::root().join("tests/vscode")

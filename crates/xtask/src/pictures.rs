@@ -25,7 +25,7 @@ pub(crate) fn draw() -> Result<()> {
             .arg(&to)
             .current_dir(clients::page_source())
             .env("LODGE_BIN", sh::lodge("debug"))
-            .env("LODGE_CHROMIUM_DIR", clients::dir("page").join("browser")),
+            .env("LODGE_CHROMIUM_DIR", clients::unpack_browser()?),
     )?;
     println!("drew {}", to.display());
     Ok(())

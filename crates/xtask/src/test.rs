@@ -233,14 +233,7 @@ fn page() -> Result<Count> {
     build()?;
     let at = clients::page_source();
     check_types(&at.join("node_modules/typescript/bin/tsc"))?;
-    let browser = clients::dir("page").join("browser");
-    fs::create_dir_all(&browser)?;
-    // Unpacked before the tests, which run side by side.
-    sh::run(
-        sh::command("node")
-            .arg(at.join("browser.mjs"))
-            .env("LODGE_CHROMIUM_DIR", &browser),
-    )?;
+    let browser = clients::unpack_browser()?;
     let shots = sh::target().join("page-shots");
     let variables: [(&str, &Path); 2] = [("LODGE_CHROMIUM_DIR", &browser), ("LODGE_SHOTS", &shots)];
     // Every view is looked at in every layout and colour: on a busy machine that takes minutes.

@@ -8,6 +8,7 @@ use crate::{clients, sh};
 /// Installs VS Code, builds the program and uses both as a person would.
 pub(crate) fn run() -> Result<()> {
     clients::install_page()?;
+    let browser = clients::unpack_browser()?;
     let installed = clients::install_vscode()?;
     sh::run(sh::cargo().args(["build", "--locked", "--package", "lodge"]))?;
     let shots = sh::target().join("vscode");
@@ -18,7 +19,7 @@ pub(crate) fn run() -> Result<()> {
             .env("LODGE_BIN", sh::lodge("debug"))
             .env("LODGE_VSCODE_DIR", installed)
             .env("LODGE_SHOTS", &shots)
-            .env("LODGE_CHROMIUM_DIR", clients::dir("page").join("browser")),
+            .env("LODGE_CHROMIUM_DIR", &browser),
     )?;
     println!("the pictures are in {}", shots.display());
     Ok(())
