@@ -4,11 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use ahp_types::state::{ChatOrigin, ProjectInfo, SessionChatSummary, SessionStatus, SessionSummary};
 use lodge_host::{Host, HostError, ListFilter, Progress};
-use serde::{Deserialize, Serialize};
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json, value::RawValue};
 
 use super::Request;
 use crate::{
@@ -43,9 +40,38 @@ struct List {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
-    items: Vec<Box<RawValue>>,
+    items: Lines,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
+}
+
+/// Lines of the list, one after another as the text that goes to the client: ten thousand of them as trees, or each in a box of its own,
+/// would take many times the memory.
+#[derive(Default)]
+struct Lines {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    /// Adds a line. One that cannot be spelt is left out.
+    fn push(&mut self, line: &impl Serialize) {
+        let start = self.text.len();
+        match serde_json::to_writer(&mut self.text, line) {
+            Ok(()) => self.ends.push(self.text.len()),
+            Err(_) => self.text.truncate(start),
+        }
+    }
+}
+
+impl Serialize for Lines {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        serializer.collect_seq(starts.zip(&self.ends).map(|(start, end)| {
+            let line = self.text.get(start..*end).unwrap_or_default();
+            serde_json::from_slice::<&RawValue>(line).ok()
+        }))
+    }
 }
 
 /// The further chats of sessions, by the sessions' ids.
@@ -90,28 +116,31 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
     let chats = Chats::of_all(&face.host).await.map_err(RpcError::internal)?;
     // A session for which nobody chose a model has the default.
     let by_default = face.host.models().default_model().as_str().to_owned();
-    // Each line is text at once: ten thousand of them as trees would take a hundred megabytes.
-    let spell = |line: &lodge_host::SessionSummary| -> Option<Box<RawValue>> {
-        let summary = face.line(line, &chats)?;
+    let add = |items: &mut Lines, line: &lodge_host::SessionSummary| {
+        let Some(summary) = face.line(line, &chats) else { return };
         if !seed {
-            return to_raw_value(&summary).ok();
+            return items.push(&summary);
         }
-        let summary = object(serde_json::to_value(summary).ok()?);
+        let Ok(Value::Object(summary)) = serde_json::to_value(summary) else {
+            return;
+        };
         let id = line.model.as_ref().unwrap_or(&by_default);
-        to_raw_value(&seed::summary(&summary, Some(json!({ "id": id })))).ok()
+        items.push(&seed::summary(&summary, Some(json!({ "id": id }))));
     };
-    let (mut items, mut after) = (Vec::new(), cursor);
+    let (mut items, mut after) = (Lines::default(), cursor);
     let next_cursor = loop {
         let filter = ListFilter {
-            limit: limit.map(|limit| limit - items.len()),
+            limit: limit.map(|limit| limit - items.ends.len()),
             after,
             include_empty: true,
             ..ListFilter::default()
         };
         let page = face.host.list(filter).await.map_err(RpcError::internal)?;
-        items.extend(page.sessions.into_iter().filter_map(|line| spell(&line)));
+        for line in page.sessions {
+            add(&mut items, &line);
+        }
         after = page.next;
-        if after.is_none() || limit.is_some_and(|limit| items.len() >= limit) {
+        if after.is_none() || limit.is_some_and(|limit| items.ends.len() >= limit) {
             break after;
         }
     };

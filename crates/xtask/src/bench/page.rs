@@ -28,11 +28,7 @@ const BESIDE_PEERS: &[Row] = &[
     ),
     ("delay_p50_ms", "latency of a delta, p50", "ms"),
     ("delay_p99_ms", "latency of a delta, p99", "ms"),
-    (
-        "deltas_wrong_of_50000",
-        "50,000 deltas: wrong, repeated or missing",
-        "",
-    ),
+    ("deltas_wrong_of_50000", "50,000 deltas: wrong, repeated or missing", ""),
     ("memory_at_start_mb", "memory at start", "MB"),
     ("memory_per_idle_session_kb", "memory per idle session", "KB"),
     ("memory_100_idle_sessions_mb", "memory with 100 idle sessions", "MB"),
@@ -54,7 +50,11 @@ const ALONE: &[Row] = &[
         "processor time per delta without a client",
         "µs",
     ),
-    ("ahp_delta_cpu_us_of_1_client", "processor time per delta to one client", "µs"),
+    (
+        "ahp_delta_cpu_us_of_1_client",
+        "processor time per delta to one client",
+        "µs",
+    ),
     (
         "ahp_further_delivery_cpu_us_of_10_clients",
         "… for each further client, of 10",
@@ -135,7 +135,10 @@ pub(crate) fn render(page: &str, report: &Value) -> Result<String> {
         write!(tables, "\n{beside}\n")?;
     }
     if !alone.is_empty() {
-        write!(tables, "\nNo peer speaks AHP, so these are Lodge's numbers alone:\n\n{alone}\n")?;
+        write!(
+            tables,
+            "\nNo peer speaks AHP, so these are Lodge's numbers alone:\n\n{alone}\n"
+        )?;
     }
     Ok(format!("{before}{BEGIN}{tables}{END}{after}"))
 }

@@ -184,8 +184,10 @@ pub(super) fn long_lists(given: &Given<'_>) -> Result<Numbers> {
     wire.call("listSessions", &json!({}))?;
     let mut listing = Vec::new();
     for _ in 0..5 {
-        let (listed, took) = timed(|| wire.call("listSessions", &json!({})))?;
-        let count = listed["items"].as_array().map_or(0, Vec::len);
+        // What the client makes of five megabytes is not measured.
+        let (text, took) = timed(|| wire.raw("listSessions", &json!({})))?;
+        let listed: Value = serde_json::from_slice(&text)?;
+        let count = listed["result"]["items"].as_array().map_or(0, Vec::len);
         ensure!(count == given.times(1_000) + 1, "{count} sessions are listed");
         listing.push(took);
     }
@@ -216,8 +218,10 @@ pub(super) fn copied_in(given: &Given<'_>) -> Result<Numbers> {
     let house = start(given.program, given.home)?;
     let mut wire = house.connect_as("a")?;
     let mut list = || {
-        let (listed, took) = timed(|| wire.call("listSessions", &json!({})))?;
-        let count = listed["items"].as_array().map_or(0, Vec::len);
+        // What the client makes of five megabytes is not measured.
+        let (text, took) = timed(|| wire.raw("listSessions", &json!({})))?;
+        let listed: Value = serde_json::from_slice(&text)?;
+        let count = listed["result"]["items"].as_array().map_or(0, Vec::len);
         ensure!(count == sessions, "{count} sessions are listed");
         anyhow::Ok(took)
     };
