@@ -156,7 +156,8 @@ fn every_invariant_names_the_test_that_fails_when_it_is_broken() {
 fn every_file_that_the_page_names_exists() {
     let page = page();
     let files: Vec<&str> = code(&page)
-        .filter(|word| word.starts_with("crates/") && word.ends_with(".rs"))
+        .filter(|word| ["crates/", "web/"].iter().any(|start| word.starts_with(start)))
+        .filter(|word| [".rs", ".ts", ".tsx"].iter().any(|end| word.ends_with(end)))
         .collect();
     assert!(files.len() > 30, "{}", files.len());
     for file in files {
