@@ -573,7 +573,7 @@ impl Full {
     }
 }
 
-/// Waits until the system asks the program to end.
+/// Waits until the system asks the program to end, or its terminal is gone.
 async fn hung_up() {
     #[cfg(unix)]
     {
@@ -587,10 +587,28 @@ async fn hung_up() {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = hang_up.recv() => {}
+            () = without_terminal() => {}
         }
     }
     #[cfg(not(unix))]
     std::future::pending().await
+}
+
+/// Waits until the terminal is gone. Only the session that the terminal controls is signalled, and whoever reads keys from a
+/// terminal that is gone reads nothing, again and again.
+#[cfg(unix)]
+async fn without_terminal() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        let stdin = io::stdin();
+        let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone) {
+            return;
+        }
+    }
 }
 
 /// Suspends the program and its children until the shell resumes them.
