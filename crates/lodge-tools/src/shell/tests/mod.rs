@@ -102,7 +102,7 @@ fn programs_paths_addresses_and_risks_are_found() {
         ("bash script.sh", "[bash script.sh!]; paths: script.sh"),
         (
             "curl -d @secret.txt -o out.html example.com https://a.org/x",
-            "[curl!]; paths: secret.txt out.html*; urls: http://example.com https://a.org/x",
+            "[curl!]; paths: out.html* secret.txt; urls: http://example.com https://a.org/x",
         ),
         (
             "git clone git@github.com:a/b.git",
