@@ -139,10 +139,7 @@ impl Allowing<'_> {
     /// Whether a call may touch what it names: files inside or of rules, none of them guarded, and addresses of rules.
     fn may_touch(&self, call: &ProgramCall) -> bool {
         let subject = self.subject;
-        let named = call.paths.iter().map(|(path, write)| (path, *write || !call.read_only));
-        let operands = call.operands.iter().map(|path| (path, !call.read_only));
-        let mut files = named.chain(operands);
-        let may_be_touched = |(path, write): (&String, bool)| {
+        let may_be_touched = |(path, write): (&str, bool)| {
             let is_allowed = |place: &PathBuf| {
                 let is_inside = targets::inside(place, &subject.roots);
                 !(write && subject.guards(place)) && (is_inside || self.file_rule(place, write).is_some())
@@ -155,7 +152,7 @@ impl Allowing<'_> {
             self.rule(|what| matches!(what, RuleSubject::Url(pattern) if url_fits(url, pattern)))
                 .is_some()
         };
-        files.all(may_be_touched) && call.urls.iter().all(is_allowed)
+        call.files().all(may_be_touched) && call.urls.iter().all(is_allowed)
     }
 
     /// Whether rules allow all files to be written that a call redirects its output to. No mode does: what nobody approved runs

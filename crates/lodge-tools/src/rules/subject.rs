@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     paths,
-    shell::{Analysis, Pipeline, analyse, in_directory},
+    shell::{Analysis, Pipeline, ProgramCall, analyse, in_directory},
 };
 
 /// Whether only an agent's own words describe a request.
@@ -119,13 +119,13 @@ impl<'a> Subject<'a> {
     fn look(&mut self, shell: &ShellPermission) {
         let mut looked = targets::Looked::default();
         let calls = self.command.calls();
-        let named = calls.flat_map(|call| call.paths.iter().map(|(path, _)| path).chain(&call.operands));
+        let named = calls.flat_map(|call| call.files().map(|(path, _)| path));
         let is_literal = self.command.understood;
         let mut places: HashMap<String, Places> = HashMap::new();
-        for path in shell.possible_paths.iter().chain(named) {
+        for path in shell.possible_paths.iter().map(String::as_str).chain(named) {
             if !places.contains_key(path) {
                 let found = targets::of_command(&self.cwd, path, is_literal, &mut looked);
-                places.insert(path.clone(), found);
+                places.insert(path.to_owned(), found);
             }
         }
         let all = shell.possible_paths.iter().filter_map(|path| places.get(path));
@@ -151,7 +151,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The text that a rule about exactly this pipeline has: its own, and where it runs, counted from the location. `None` if the
-    /// text does not say which files outside the session's directories it means, or if it names a guarded one to write it.
+    /// text does not say which files outside the session's directories it means, or if it names a guarded one that it may write.
     pub(super) fn exact_text(&self, pipeline: &Pipeline) -> Option<String> {
         let text = pipeline.exact.as_ref()?;
         let is_said = |(path, write): (&str, bool)| {
@@ -161,11 +161,7 @@ impl<'a> Subject<'a> {
             };
             self.places_of(path).is_some_and(|places| places.iter().all(is_fine))
         };
-        let files = pipeline.calls.iter().flat_map(|call| {
-            let paths = call.paths.iter().map(|(path, write)| (path.as_str(), *write));
-            paths.chain(call.operands.iter().map(|path| (path.as_str(), false)))
-        });
-        if !files.into_iter().all(is_said) {
+        if !pipeline.calls.iter().flat_map(ProgramCall::files).all(is_said) {
             return None;
         }
         let dir = self.directory(pipeline)?;

@@ -189,6 +189,7 @@ impl ProgramCall {
             paths: named.chain(reads).chain(writes).collect(),
             redirected,
             operands: call.operands,
+            runs: call.runs,
             urls: call.urls,
         }
     }
@@ -201,6 +202,7 @@ impl ProgramCall {
             paths: paths.collect(),
             redirected: all(&self.redirected),
             operands: all(&self.operands),
+            runs: all(&self.runs),
             ..self.clone()
         }
     }

@@ -32,6 +32,17 @@ pub(crate) struct ProgramCall {
     pub(crate) paths: Vec<(String, bool)>,
     /// Other arguments that may be names of files.
     pub(crate) operands: Vec<String>,
+    /// Files among the paths that it runs.
+    pub(crate) runs: Vec<String>,
     /// Addresses that it names.
     pub(crate) urls: Vec<String>,
+}
+
+impl ProgramCall {
+    /// Everything that may be the name of a file, and whether it may write that.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, bool)> {
+        let named = self.paths.iter().map(|(path, write)| (path, *write));
+        let all = named.chain(self.operands.iter().map(|path| (path, false)));
+        all.map(|(path, write)| (path.as_str(), write || !self.read_only && !self.runs.contains(path)))
+    }
 }

@@ -13,6 +13,8 @@ pub(super) struct Call {
     pub(super) paths: Vec<(String, bool)>,
     /// Other arguments that may be names of files.
     pub(super) operands: Vec<String>,
+    /// Files among the paths that it runs.
+    pub(super) runs: Vec<String>,
     pub(super) urls: Vec<String>,
     /// Whether the identifier says what is run, so that an approval of it means something.
     pub(super) rememberable: bool,
@@ -197,9 +199,12 @@ fn other(name: &str, args: &[Word]) -> Call {
     let operands: Vec<&Word> = args.iter().filter(|word| !word.text.starts_with('-')).collect();
     let runs_file = rememberable && INTERPRETERS.contains(&name) && !identifier.contains(" -m ");
     let mut paths: Vec<(String, bool)> = Vec::new();
+    let mut runs: Vec<String> = Vec::new();
     if name.contains('/') {
         paths.push((name.to_owned(), false));
+        runs.push(name.to_owned());
     }
+    runs.extend(operands.first().filter(|_| runs_file).map(|script| path(script)));
     for word in args.iter().filter(|word| urls_in(&word.text).is_empty()) {
         let text = word.text.as_str();
         let is = |operand: Option<&&Word>| operand.is_some_and(|operand| **operand == *word);
@@ -232,6 +237,7 @@ fn other(name: &str, args: &[Word]) -> Call {
         read_only: false,
         paths,
         operands: possible,
+        runs,
         urls,
         rememberable,
     }

@@ -224,6 +224,20 @@ fn modes_answer_as_their_names_say() {
         ask: write .npmrc
         ask: write .cargo/config.toml
         ask: write .config/fish/config.fish
+        ask: write .config/anything
+        ask: write rust-toolchain.toml
+        ask: write sub/rust-toolchain
+        ask: write .mise.toml
+        ask: write .tool-versions
+        ask: write .pip/pip.conf
+        ask: write .gradle/init.gradle
+        ask: write .unheard-of/plugin.js
+        ask: write .github/unheard-of.yml
+        ask: write .github
+        allow: write .github/ISSUE_TEMPLATE/bug.md
+        allow: write sub/.editorconfig
+        allow: write .env.example
+        ask: write .env.local
         ask: echo x > .mcp.json
         ask: echo x >> .github/hooks/run.sh
         ask: echo x > .envrc

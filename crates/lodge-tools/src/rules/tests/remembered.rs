@@ -30,6 +30,15 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
             "allow: touch a.txt\nallow: touch   'a.txt'\nask: touch src/lib.rs\nask: touch .git/config",
         ),
         ("touch .git/config", "ask: touch .git/config"),
+        ("sed -i s/a/b/ .envrc", "ask: sed -i s/a/b/ .envrc"),
+        (
+            ".venv/bin/pytest tests",
+            "allow: .venv/bin/pytest tests\nask: .venv/bin/pytest tests .envrc",
+        ),
+        (
+            "python3 .ci/check.py",
+            "allow: python3 .ci/check.py\nask: python3 .ci/other.py",
+        ),
         (
             "cat /etc/hosts",
             "allow: cat /etc/hosts\nask: cat /etc/passwd\nask: read /etc/hosts",
