@@ -9,14 +9,14 @@ use std::{
 
 use lodge_events::{
     AbortReason, AnsweredBy, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested,
-    Event, MessageLane, Payload, PendingMessagesModified, SessionWarning,
+    Event, MessageLane, Payload, PendingMessagesModified, PermissionRequest, SessionWarning,
 };
 use lodge_log::{Opened, Position, Progress, SessionLog};
 use lodge_tools::{
     OutputSink, SessionTools, Todos, Tool, UserCommand,
     changes::Changes,
     custom::{AgentDefinition, Skill},
-    rules::RuleSet,
+    rules::{Rule, RuleSet},
 };
 use lodge_trust::Store;
 use parking_lot::Mutex;
@@ -769,6 +769,11 @@ impl Agent {
     /// The open questions, oldest first.
     pub fn pending(&self) -> Vec<PendingQuestion> {
         self.shared.pending.list()
+    }
+
+    /// What is kept when somebody allows a request for longer than once. Blocks.
+    pub fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.shared.lasting_rules(request)
     }
 
     /// Whether the rules in force hide each of these files from every tool. Blocks.

@@ -166,8 +166,14 @@ impl Permissions {
         decision
     }
 
+    /// What is kept when somebody allows a request for longer than once.
+    fn lasting_rules(&self, shared: &Shared, request: &PermissionRequest) -> Vec<Rule> {
+        let place = self.place(shared);
+        rules::rules_for(request, &self.rules.lock(), &place)
+    }
+
     fn remember(&self, shared: &Shared, request: &PermissionRequest, keep: Keep) {
-        let approved = rules::rules_for(request, &self.place(shared));
+        let approved = self.lasting_rules(shared, request);
         if let Keep::Kept(scope) = keep {
             match self.rules.lock().remember(scope, &approved) {
                 Ok(()) => return,
@@ -343,6 +349,11 @@ impl Shared {
         Ok(())
     }
 
+    /// What is kept when somebody allows a request for longer than once.
+    pub(crate) fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.permissions.lasting_rules(self, request)
+    }
+
     /// Allows what is like this from now on, in this session.
     pub(crate) fn allow_for_session(&self, request: &PermissionRequest) {
         self.permissions.remember(self, request, Keep::Session);
@@ -354,7 +365,8 @@ impl Shared {
         request_id: &str,
         request: PermissionRequest,
     ) -> Result<Verdict, LogError> {
-        let lasting = rules::lasting(&request, &self.permissions.place(self));
+        let place = self.permissions.place(self);
+        let lasting = rules::lasting(&request, &self.permissions.rules.lock(), &place);
         let question = question(request_id, &request).showing(&serde_json::json!({ "lasting": lasting }));
         let earlier = self.earlier_answer(&question);
         if earlier.is_none() && !self.clients.lock().any(|can| can.permissions) {

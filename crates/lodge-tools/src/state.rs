@@ -254,18 +254,10 @@ impl SessionTools {
             (How::Jailed { .. }, _) => Some(Jail::open(&self.dir, &environment).map_err(failed)?.0),
             (How::Approved { .. }, _) => None,
         };
-        let sandboxed = self.launcher.as_ref().filter(|launcher| launcher.approved);
-        let launcher = match (&jail, sandboxed) {
-            (Some(jail), _) => jail.launcher.clone(),
-            (None, Some(launcher)) => launcher.prefix(&self.sandbox_spec(cx, launcher)),
-            (None, None) => Vec::new(),
+        let (launcher, temp) = match &jail {
+            Some(jail) => (jail.launcher.clone(), None),
+            None => self.sandbox(cx, self.requested_paths(&cx.call_id).unwrap_or_default()),
         };
-        // Nothing new can be made in a directory that the hidden home lies in.
-        let home = sandboxed
-            .and_then(|launcher| launcher.home.as_ref())
-            .filter(|_| jail.is_none());
-        let temp = home.filter(|home| home.starts_with(std::env::temp_dir()));
-        let temp = temp.map(|_| self.dir.join("temp"));
         let name = format!("{}.{number}", self.name);
         let start = process::Start {
             command,
@@ -304,8 +296,20 @@ impl SessionTools {
         Ok(shell)
     }
 
-    /// What a command of this call may write: the session's roots and what was asked for and allowed.
-    fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher) -> SandboxSpec {
+    /// What starts an approved command in its sandbox, and where it then puts temporary files, if not where everybody does.
+    pub(crate) fn sandbox(&self, cx: &ToolCx, approved: Vec<PathBuf>) -> (Vec<OsString>, Option<PathBuf>) {
+        let Some(launcher) = self.launcher.as_ref().filter(|launcher| launcher.approved) else {
+            return (Vec::new(), None);
+        };
+        // Nothing new can be made in a directory that the hidden home lies in.
+        let home = launcher.home.as_ref();
+        let temp = home.filter(|home| home.starts_with(std::env::temp_dir()));
+        let spec = self.sandbox_spec(cx, launcher, approved);
+        (launcher.prefix(&spec), temp.map(|_| self.dir.join("temp")))
+    }
+
+    /// What a command may write: the session's roots and what was asked for and allowed.
+    fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher, approved: Vec<PathBuf>) -> SandboxSpec {
         let mut write: Vec<PathBuf> = cx.roots.to_vec();
         // Of its own directory only these: the log beside them is not for commands.
         for dir in [self.dir.join("temp"), self.dir.join("files")] {
@@ -318,7 +322,7 @@ impl SessionTools {
         // Of directories in the home only those that the session works in; a home that is worked in stays hidden.
         let home = launcher.home.as_deref();
         own.retain(|place| home.is_some_and(|home| place.starts_with(home) && place != home));
-        launcher.writable(write, self.requested_paths(&cx.call_id).unwrap_or_default(), own)
+        launcher.writable(write, approved, own)
     }
 
     /// Whether a command runs that was left running.

@@ -373,7 +373,7 @@ impl Work<'_> {
                 };
                 work.count_recorded(room.bytes);
                 let is_approved = work.is_approved(&action);
-                let (shared, cwd) = (work.turn.shared.clone(), work.cx().cwd);
+                let (shared, cx) = (work.turn.shared.clone(), work.cx());
                 work.requests.push(Box::pin(async move {
                     let _room = room;
                     if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
@@ -381,7 +381,7 @@ impl Work<'_> {
                         reply.answer(Err(why));
                         return Ok(done);
                     }
-                    Ok(match Terminal::start(&shared, &line, &cwd, limit, place) {
+                    Ok(match Terminal::start(&cx, &line, limit, place) {
                         Ok(terminal) => {
                             let id = Uuid::new_v4();
                             reply.answer(Ok(json!({ "terminalId": id.to_string() })));

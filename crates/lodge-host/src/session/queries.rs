@@ -6,11 +6,12 @@ use lodge_agent::{
     AgentError, Approval, Compaction, ContextSize, Customization, HookFiles, Instruction, Mode, PendingQuestion,
     Prompt, Settings, SubagentSettings, TaskInfo, ToolFilter,
 };
-use lodge_events::AutoTier;
+use lodge_events::{AutoTier, PermissionRequest};
 use lodge_models::{ModelInfo, ToolSpec};
 use lodge_tools::{
     BackgroundShell, Todos,
     custom::{AgentDefinition, Skill},
+    rules::Rule,
 };
 use tokio::sync::watch;
 
@@ -98,6 +99,11 @@ impl Session {
     /// The open questions, oldest first.
     pub fn pending(&self) -> Vec<PendingQuestion> {
         self.agent().pending()
+    }
+
+    /// What is kept when somebody allows a request for longer than once. Blocks.
+    pub fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.agent().lasting_rules(request)
     }
 
     /// Messages that wait, next one first; and those meant for the running turn.
