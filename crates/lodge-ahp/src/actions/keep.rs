@@ -72,13 +72,13 @@ fn decide(
     };
     let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
     let place = place.and_then(|place| crate::uri::path(place));
-    let mut storing = None;
-    if let Some(agent) = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent()) {
-        storing = Some(agent.set_switches(switches.clone()).map_err(Refusal::Unrecorded)?);
-    }
-    face.host
-        .decisions()
-        .decide(key, |decision| decision.replace(said, place.as_deref()))?;
+    let agent = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent());
+    let set = || {
+        let storing = agent.map(|agent| agent.set_switches(switches.clone()));
+        storing.transpose().map_err(Refusal::Unrecorded)
+    };
+    let decisions = face.host.decisions();
+    let storing = decisions.decide_and(key, |decision| decision.replace(said, place.as_deref()), set)?;
     entry.decisions = switches;
     Ok(storing)
 }
