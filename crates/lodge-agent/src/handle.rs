@@ -28,6 +28,7 @@ use crate::{
     AgentError,
     actor::{Actor, Command, Ending, QueueChange},
     answer::{Answer, ElicitationAnswer, PendingQuestion, QuestionKind},
+    changing::Changing,
     client::{ClientId, ClientSpec},
     compaction::Compacted,
     customize::Customized,
@@ -141,7 +142,7 @@ impl Agent {
             recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets, new.remote),
             pending: Default::default(),
             earlier_answers: Default::default(),
-            settings: Mutex::new(new.settings),
+            settings: Changing::new(new.settings),
             clients: Default::default(),
             builtins: new.builtins,
             tool_state: new.tool_state,
@@ -254,11 +255,6 @@ impl Agent {
         self.ask(|reply| Command::Begin(Box::new(prompt), reply)).await?
     }
 
-    /// Whether a turn begins with this message right now: it can no longer be changed or taken back, only stopped.
-    pub fn is_starting_with(&self, message_id: &str) -> bool {
-        self.shared.queue.is_starting_with(message_id)
-    }
-
     /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says it, if the
     /// message waited.
     pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
@@ -268,14 +264,6 @@ impl Agent {
             recorder.note(PendingMessagesModified::default());
         }
         Ok(removed)
-    }
-
-    /// Forgets a message that another one, which was accepted, has taken the place of. What the log cannot be told now it is
-    /// told with the next message, and until then the message is not said.
-    pub fn supersede(&self, message_id: &str) {
-        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        queue.supersede(recorder, message_id);
-        recorder.note(PendingMessagesModified::default());
     }
 
     /// Records what hangs beside the chain. It is no part of the conversation, so it does not wait for its turn.
@@ -389,12 +377,23 @@ impl Agent {
 
     /// Changes a setting.
     pub async fn configure(&self, change: Change) -> Result<(), AgentError> {
-        self.ask(|reply| Command::Configure(change, reply)).await?
+        self.configure_as(Uuid::new_v4(), change).await
+    }
+
+    /// Changes a setting. Where clients see the change as an event, that is the event with this id; there is none if nothing
+    /// changed.
+    pub async fn configure_as(&self, id: Uuid, change: Change) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Configure(change, id, reply)).await?
     }
 
     /// Uses something that a client or the host brings, for as long as the session is in memory.
     pub async fn supply(&self, supply: Supply) -> Result<(), AgentError> {
-        self.ask(|reply| Command::Supply(supply, reply)).await?
+        self.supply_as(Uuid::new_v4(), supply).await
+    }
+
+    /// Uses something that a client or the host brings. A change of the model is an event with this id.
+    pub async fn supply_as(&self, id: Uuid, supply: Supply) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Supply(supply, id, reply)).await?
     }
 
     /// Records an event that a client asks for.

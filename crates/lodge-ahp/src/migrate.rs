@@ -34,7 +34,7 @@ async fn bring_in(face: &Face, id: &str, messages: Vec<CarriedMessage>) -> Resul
             chats: Vec::new(),
             client: None,
         };
-        accept_message(&session, &send, false).map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
+        accept_message(&session, &send, false, None).map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
     }
     let forgotten = face.host.marks().forget_carried(id);
     forgotten.map_err(|error| HostError::Invalid(error.to_string()))

@@ -5,7 +5,7 @@ use ahp_types::{
     actions::{
         ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
-        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction, SessionTitleChangedAction,
+        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction,
     },
     state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
@@ -17,10 +17,10 @@ use super::{
     plan::{After, Before, NoChange, Plan, QueueAction},
 };
 use crate::{
-    face::Inner,
+    face::{Face, Inner},
     load::UNTITLED,
     state::{ChatStore, Uri, chat::StoredTurn},
-    talk::{Effect, ForAgent, Setting},
+    talk::{ForAgent, Talk},
 };
 
 /// The chat, if a person may write in it.
@@ -264,7 +264,7 @@ pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
     (*default != *chat && inner.talks.contains_key(chat)).then_some((session, default))
 }
 
-/// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
+/// Shows a further chat with another title. It stands in the session's list of chats; no action of a chat tells its title.
 pub(crate) fn renamed(inner: &mut Inner, chat: &str, (session, _): &(Uri, Uri), title: &str) {
     let shown = inner.core.head(chat).map(|head| &head.title);
     if shown.is_some_and(|shown| shown == title) {
@@ -325,21 +325,12 @@ pub(crate) fn list_chats(
     Ok((storing, Some(StateAction::SessionChatUpdated(action))))
 }
 
-/// Tells the agent of a chat what people call it.
-pub(crate) fn tell_title(inner: &mut Inner, chat: &str, title: &str) {
-    if let Some(talk) = inner.talks.get_mut(chat) {
-        let title = title.to_owned();
-        talk.expect(StateAction::SessionTitleChanged(SessionTitleChangedAction {
-            title: title.clone(),
-        }));
-        talk.tell(Effect::Change(Setting::Title(title)));
-    }
-}
-
 /// A further chat that nobody named is called by the first words said in it.
-pub(super) fn named(inner: &mut Inner, chat: &str) {
-    let Some(place) = further(inner, chat) else { return };
-    let chats = inner.core.sessions.get(&place.0).map(|entry| &entry.state.chats);
+pub(super) fn named(face: &Face, inner: &Inner, chat: &str) {
+    let Some((session, _)) = further(inner, chat) else {
+        return;
+    };
+    let chats = inner.core.sessions.get(&session).map(|entry| &entry.state.chats);
     let untitled = |summary: &ChatSummary| *summary.resource == *chat && summary.title == UNTITLED;
     if !chats.is_some_and(|chats| chats.iter().any(untitled)) {
         return;
@@ -353,8 +344,12 @@ pub(super) fn named(inner: &mut Inner, chat: &str) {
         .flat_map(|text| text.trim().lines().next())
         .flat_map(|line| line.chars().take(60))
         .collect();
-    if !words.is_empty() {
-        renamed(inner, chat, &place, &words);
-        tell_title(inner, chat, &words);
+    let agent = inner.talks.get(chat).and_then(Talk::agent).cloned();
+    if let Some(agent) = agent.filter(|_| !words.is_empty()) {
+        face.tasks.spawn(async move {
+            if let Err(error) = agent.name_automatically(words).await {
+                tracing::warn!(session = agent.id(), %error, "a chat cannot be called by its first words");
+            }
+        });
     }
 }

@@ -12,19 +12,16 @@ use crate::{
     annotations, chats,
     face::{Face, Inner},
     state::Uri,
-    talk::{Effect, Setting, Talk},
+    talk::{Effect, Setting},
 };
 
 /// Gives the agent its work and lets everything follow that an accepted action brings with it.
-/// Settings that sessions have already are not told them again.
-pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bool) {
+pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
     let channel = &dispatch.channel;
     for after in plan.after {
         match after {
             After::ClientsChanged => inner.clients_changed(channel),
             After::Directories(moved) => directories::changed(inner, channel, moved),
-            // Expected since before the sessions were told.
-            After::Expect(_) => {}
             After::ClientGone => {
                 for chat in inner.core.chats_of(channel) {
                     fail_calls_of(inner, &chat, &dispatch.peer.client);
@@ -51,20 +48,9 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, con
         None => channel.clone(),
     };
     for effect in plan.effects {
-        // How the agents of a session work is one thing, whichever of its chats they are in.
-        if let Effect::Change(setting) = &effect {
-            let untold = |talk: &&Talk| !configured || talk.agent().is_none();
-            for talk in inner
-                .others(channel, &to)
-                .filter(untold)
-                .filter(|_| setting.is_shared())
-            {
-                talk.tell(Effect::Change(setting.clone()));
-            }
-            // Where it works its driver was told to look up.
-            if configured || matches!(setting, Setting::Directories(_)) {
-                continue;
-            }
+        // Where it works its driver was told to look up.
+        if matches!(effect, Effect::Change(Setting::Directories(_))) {
+            continue;
         }
         if let Some((_, talk)) = inner.talk_of(&to) {
             talk.tell(effect);
@@ -73,16 +59,6 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, con
     let session = annotations::session_of(channel).unwrap_or(channel);
     if let Some(session) = inner.core.session_of(session) {
         inner.core.settle(&session);
-    }
-}
-
-impl Inner {
-    /// The other conversations of a session.
-    pub(super) fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = &Talk> {
-        let others = self.talks.iter();
-        others
-            .filter(move |(uri, talk)| *talk.session == *session && ***uri != *chat)
-            .map(|(_, talk)| talk)
     }
 }
 
@@ -121,7 +97,7 @@ impl Face {
             }
             inner.core.announce(&session);
         }
-        chat::named(inner, chat);
+        chat::named(self, inner, chat);
         self.offer_changesets(inner, &session);
         self.keep(inner, chat);
     }

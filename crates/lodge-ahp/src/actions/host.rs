@@ -61,7 +61,12 @@ fn accept(
     let change = plan.queue.ok_or(TurnRefusal::Empty)?;
     let (told, heard) = oneshot::channel();
     if let Some((talk, event)) = inner.change_queue(chat, change)? {
-        talk.causes.insert(event, Cause { dispatched: None, told });
+        let cause = Cause {
+            dispatched: None,
+            setting: None,
+            told,
+        };
+        talk.causes.insert(event, cause);
     }
     Ok(heard)
 }

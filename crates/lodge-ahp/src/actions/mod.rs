@@ -4,6 +4,7 @@
 mod accept;
 mod agent;
 mod chat;
+mod configure;
 mod directories;
 mod finish;
 mod host;
@@ -27,7 +28,7 @@ use serde_json::{Value, value::RawValue};
 
 use self::{accept::Asked, refusal::DirectoryRefusal};
 pub(crate) use self::{
-    chat::{further, list_chats, renamed, tell_title},
+    chat::{further, list_chats, renamed},
     directories::{MOST_DIRECTORIES, existing, is_same},
     host::{begin, begin_automation, cancel_automation},
     refusal::{Refusal, TurnRefusal},

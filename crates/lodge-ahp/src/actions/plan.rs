@@ -1,6 +1,5 @@
 //! The consequences of an accepted action.
 
-use ahp_types::StateAction;
 use lodge_host::DecidedFor;
 
 use crate::{
@@ -52,8 +51,6 @@ pub(super) enum QueueAction {
 
 pub(super) enum After {
     ClientsChanged,
-    /// The host will report this again, as an event.
-    Expect(Box<StateAction>),
     /// The dispatching client runs no more tools. Its running calls fail.
     ClientGone,
     /// Save what the person set.

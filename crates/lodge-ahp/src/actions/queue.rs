@@ -8,11 +8,7 @@ use super::{
     accept::{Asked, Verdict},
     plan::QueueAction,
 };
-use crate::{
-    face::Inner,
-    state::Uri,
-    talk::{Effect, Talk},
-};
+use crate::{face::Inner, state::Uri, talk::Talk};
 
 /// Changes the messages that wait: the log has it when this returns.
 pub(super) fn change_queue(inner: &mut Inner, chat: &Uri, change: QueueAction, request: &Asked<'_>) -> Verdict {
@@ -44,23 +40,13 @@ impl Inner {
         let talk = self.talk_mut(chat).ok_or(Refusal::NoChat)?;
         let agent = talk.agent().cloned().ok_or(Refusal::NotOpen)?;
         let event = match change {
-            QueueAction::Begin { send, instead_of } => {
-                if instead_of.as_ref().is_some_and(|id| agent.is_starting_with(id)) {
-                    return Err(TurnRefusal::Taken.into());
-                }
-                let event = talk.accept(&send, true)?;
-                instead_of.iter().for_each(|queued| agent.supersede(queued));
-                event
-            }
-            QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
-                return Err(TurnRefusal::Taken.into());
-            }
-            QueueAction::Set(send) => talk.accept(&send, false)?,
-            QueueAction::Steer { send, replaces } => {
-                let event = talk.accept(&send, false)?;
-                replaces.iter().for_each(|replaced| agent.supersede(replaced));
-                event
-            }
+            QueueAction::Begin { send, instead_of } => talk.accept(&send, true, instead_of)?,
+            QueueAction::Set(send) => talk.accept(&send, false, None)?,
+            QueueAction::Steer { send, replaces } => match talk.accept(&send, false, replaces) {
+                // It is not replaced any more: it is being said.
+                Err(Refusal::Turn(TurnRefusal::Taken)) => talk.accept(&send, false, None)?,
+                event => event?,
+            },
             QueueAction::Remove(id) => {
                 let removed = agent.withdraw(&id)?;
                 Some(removed.ok_or(TurnRefusal::Taken)?)

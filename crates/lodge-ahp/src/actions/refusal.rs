@@ -115,8 +115,6 @@ pub(crate) enum TurnRefusal {
     Taken,
     #[error("the message is empty")]
     Empty,
-    #[error("cannot save the message: {0}")]
-    Unsaved(#[source] AgentError),
 }
 
 /// Refusals about tool calls.

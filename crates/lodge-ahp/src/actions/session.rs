@@ -34,8 +34,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if state.title == changed.title {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
-            let plan = Plan::effect(Effect::Change(Setting::Title(changed.title.clone())));
-            Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
+            Ok(Plan::effect(Effect::Change(Setting::Title(changed.title.clone()))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
         A::SessionConfigChanged(changed) => {
@@ -182,11 +181,6 @@ fn config(
             continue;
         }
         let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
-        if matches!(setting, Setting::Mode(_) | Setting::Model(_) | Setting::Approval(_)) {
-            let config = [(key.clone(), value.clone())].into_iter().collect();
-            let told = SessionConfigChangedAction { config, replace: None };
-            plan = plan.then(After::Expect(Box::new(StateAction::SessionConfigChanged(told))));
-        }
         plan.effects.push(Effect::Change(setting));
     }
     let same = state
@@ -196,7 +190,7 @@ fn config(
     if plan.effects.is_empty() && (!replaces || same) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    Ok(plan.then(After::Keep))
+    Ok(plan)
 }
 
 /// What can be changed about a running session, and what that is when nobody chose.

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use ahp_types::{StateAction, actions::SessionChatAddedAction, state::SessionState};
+use ahp_types::{
+    StateAction,
+    actions::{SessionChatAddedAction, SessionConfigChangedAction, SessionTitleChangedAction},
+    state::SessionState,
+};
 
 use super::{point_to_chats, sub_state, summary_of};
 use crate::{
+    actions::{further, renamed},
     changesets::Followers,
     projection::{Scope, Step},
     state::{ChatEntry, ChatStore, Core, Uri},
@@ -80,7 +85,8 @@ impl Inner {
     }
 
     /// Does what the projection says, and lets what is derived follow. True when a turn began. If the event says what a client
-    /// wanted, the client is told with the first action on the conversation.
+    /// wanted, the client is told with the first action on the conversation; if it says what a client set, with the last one on
+    /// the session.
     pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
         let of = self
             .talks
@@ -93,19 +99,21 @@ impl Inner {
             .get(&session)
             .is_some_and(|session| session.default_chat == *chat);
         let (mut rested, mut queued, mut started) = (false, false, false);
+        let of_session = |step: &Step| matches!(step, Step::Act(Scope::Session, _));
+        let mut settings = steps.iter().filter(|step| of_session(step)).count();
         for step in steps {
             match step {
-                // A session is named and set up by its default chat; what its other chats say of that is their own.
-                Step::Act(Scope::Session, _) if !default => {}
+                // A session is set up by its default chat. What another one is called stands in the session's list of chats.
+                Step::Act(Scope::Session, action) if !default => {
+                    if let (StateAction::SessionTitleChanged(changed), Some(place)) = (&*action, further(self, chat)) {
+                        renamed(self, chat, &place, &changed.title);
+                    }
+                }
                 Step::Act(Scope::Session, action) => {
-                    let known = self.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-                    let news = self
-                        .core
-                        .sessions
-                        .get(&session)
-                        .is_some_and(|entry| is_news(&entry.state, &action));
-                    if !known && news {
-                        self.core.publish(&session, &action, None);
+                    settings -= 1;
+                    match cause.take_if(|cause| cause.setting.is_some() && settings == 0) {
+                        Some(cause) => self.publish_setting(&session, Some(&action), cause),
+                        None => self.publish_news(&session, &action),
                     }
                 }
                 Step::Act(scope, mut action) => {
@@ -118,7 +126,8 @@ impl Inner {
                         }
                         started |= matches!(*action, StateAction::ChatTurnStarted(_));
                         let talk = self.talks.get_mut(chat);
-                        let cause = cause.take().or_else(|| talk?.cause_of(&action));
+                        let wanted = cause.take_if(|cause| cause.setting.is_none());
+                        let cause = wanted.or_else(|| talk?.cause_of(&action));
                         self.publish_for(&channel, &action, cause);
                     }
                 }
@@ -210,19 +219,47 @@ impl Inner {
         }
     }
 
+    /// Publishes what an event says of a session, unless its state says the same.
+    fn publish_news(&mut self, session: &Uri, action: &StateAction) {
+        let entry = self.core.sessions.get(session);
+        if entry.is_some_and(|entry| is_news(&entry.state, action)) {
+            self.core.publish(session, action, None);
+        }
+    }
+
+    /// Publishes a setting in the words of the client that set it, with the values that it has now. `said` is what the event says
+    /// of it, if there is one.
+    pub(crate) fn publish_setting(&mut self, session: &Uri, said: Option<&StateAction>, cause: Cause) {
+        let entry = self.core.sessions.get(session);
+        let action = entry.and_then(|entry| Some(as_it_is(cause.setting.as_deref()?, said, &entry.state)));
+        match action {
+            Some(action) => self.publish_for(session, &action, Some(cause)),
+            None => cause.echo(&self.core),
+        }
+    }
+
     /// Publishes an action that says what a client wanted, and makes sure that the client hears of it.
     fn publish_for(&mut self, channel: &Uri, action: &StateAction, cause: Option<Cause>) {
         let Some(cause) = cause else {
             self.core.publish(channel, action, None);
             return;
         };
-        let Some(Dispatched { conn, origin, .. }) = &cause.dispatched else {
+        let Some(Dispatched {
+            conn,
+            channel: asked,
+            origin,
+            ..
+        }) = &cause.dispatched
+        else {
             self.core.publish(channel, action, None);
             return cause.done();
         };
+        // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
+        let here = asked == channel;
         let dialect = conn.peer().map(|peer| peer.dialect);
-        let published = self.core.publish(channel, action, Some(origin));
-        let heard = published && dialect.is_some_and(|dialect| self.core.hears(conn.id, dialect, channel));
+        let published = self.core.publish(channel, action, here.then_some(origin));
+        let hears = dialect.is_some_and(|dialect| self.core.hears(conn.id, dialect, channel));
+        let heard = published && here && hears;
         match heard {
             true => cause.done(),
             false => cause.echo(&self.core),
@@ -255,6 +292,34 @@ impl Inner {
         for chat in self.core.chats_of(session) {
             crate::actions::fail_calls_of(self, &chat, client);
         }
+    }
+}
+
+/// What a client set, with the values that count now: those that an event says, or else those of the state.
+fn as_it_is(set: &StateAction, said: Option<&StateAction>, state: &SessionState) -> StateAction {
+    match (set, said) {
+        (StateAction::SessionConfigChanged(set), said) => {
+            let mut config = set.config.clone();
+            let known = state.config.as_ref().map(|config| &config.values);
+            for (key, value) in &mut config {
+                if let Some(known) = known.and_then(|known| known.get(key)) {
+                    value.clone_from(known);
+                }
+            }
+            let replace = set.replace;
+            if let Some(StateAction::SessionConfigChanged(said)) = said {
+                let named = said.config.iter();
+                let named = named.filter(|(key, _)| replace != Some(true) || set.config.contains_key(*key));
+                config.extend(named.map(|(key, value)| (key.clone(), value.clone())));
+            }
+            StateAction::SessionConfigChanged(SessionConfigChangedAction { config, replace })
+        }
+        (_, Some(said)) => said.clone(),
+        (StateAction::SessionTitleChanged(_), None) => {
+            let title = state.title.clone();
+            StateAction::SessionTitleChanged(SessionTitleChangedAction { title })
+        }
+        (set, None) => set.clone(),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
         let plan = plan(&inner, &params.channel, &to)?;
         let mut storing = Vec::new();
         if plan.source.from != plan.to {
-            storing.push(plan.source.record(Some(&plan.to_id))?.1);
+            storing.push(plan.source.record(Some(&plan.to_id))?);
         }
         let chats = LodgeChats {
             order: plan.order.clone(),
@@ -128,14 +128,18 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
         directories.further = chosen.iter().skip(1).cloned().collect();
         session.set_directories(&directories).await.map_err(RpcError::failed)?;
     }
+    let title = Chat::of(&id, &session.state().about).map(|chat| chat.title);
+    if let Some(title) = title.filter(|title| !title.is_empty()) {
+        session.rename(Some(title)).await.map_err(RpcError::failed)?;
+    }
     let summary = face.summary(&id).await;
     let git = lodge_host::git_context(session.settings().cwd).await;
     let to: Uri = uri::session(&id).into();
     // It is kept before anybody is told.
-    let (source, (own, storing)) = {
+    let (source, storing) = {
         let source = source(&face.inner.lock(), chat, true)?;
-        let recorded = source.record(None)?;
-        (source, recorded)
+        let storing = source.record(None)?;
+        (source, storing)
     };
     stored([storing]).await?;
     let mut guard = face.inner.lock();
@@ -148,10 +152,6 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     });
     kept.map_err(RpcError::failed)?;
     let mut state = face.session_state(&session, &chat, git);
-    if let Some(title) = Some(own.title).filter(|title| !title.is_empty()) {
-        crate::actions::tell_title(inner, &chat, &title);
-        state.title = title;
-    }
     state.changesets = Some(catalogue(&to, state.project.is_some(), true));
     state.customizations = inner
         .core
@@ -203,11 +203,10 @@ struct Source {
 
 impl Source {
     /// Has the log say whose chat it is from now on. What it has keeps the address that it got where it was made.
-    fn record(&self, session: Option<&str>) -> Result<(Chat, Storing), RpcError> {
+    fn record(&self, session: Option<&str>) -> Result<Storing, RpcError> {
         let mut chat = Chat::of(&self.chat_id, &self.agent.state().about).ok_or_else(|| no_session(&self.chat))?;
         chat.born.get_or_insert_with(|| self.from.to_string());
-        let storing = self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)?;
-        Ok((chat, storing))
+        self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)
     }
 }
 

@@ -125,6 +125,14 @@ impl Setting {
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Mode(_) | Self::Approval(_))
     }
+
+    /// Whether clients are told of it when an event says it. Where chats work, the state says first.
+    pub(crate) fn is_told_by_events(&self) -> bool {
+        match self {
+            Self::Title(_) | Self::Mode(_) | Self::Approval(_) | Self::Model(_) => true,
+            Self::Isolation(_) | Self::Branch(_) | Self::Directories(_) => false,
+        }
+    }
 }
 
 /// A session to make when its first message comes.

@@ -2,17 +2,13 @@
 
 use std::path::PathBuf;
 
-use ahp_types::{
-    StateAction,
-    actions::{SessionTitleChangedAction, SessionWorkingDirectoryReplacedAction},
-};
+use ahp_types::{StateAction, actions::SessionWorkingDirectoryReplacedAction};
 use lodge_events::Payload;
 
 use super::stream::{Feed, Sending};
 use crate::{
-    actions::{further, renamed},
-    face::{Face, Held, Inner},
-    projection::{Scope, Step},
+    face::{Face, Held},
+    projection::Step,
     state::{Handle, Uri},
     talk::Talk,
 };
@@ -45,21 +41,10 @@ impl Face {
             if steps.is_empty() && cause.is_none() {
                 continue;
             }
-            let title = steps.iter().find_map(|step| match step {
-                Step::Act(Scope::Session, action) => match &**action {
-                    StateAction::SessionTitleChanged(changed) => Some(changed.title.clone()),
-                    _ => None,
-                },
-                _ => None,
-            });
             // What must not be lost is kept before anybody hears of it.
             let mut held = Held::new(&mut inner);
             if held.take(chat, steps, cause) {
                 self.first_turn(&mut held, chat);
-            }
-            drop(held);
-            if let Some(title) = title {
-                self.titled(&mut inner, chat, &title);
             }
         }
         let talk = inner.talks.get(chat)?;
@@ -67,18 +52,6 @@ impl Face {
         drop(inner);
         self.telemetry.events(&session, events);
         Some(stream)
-    }
-
-    /// The session behind a further chat was given a title: that is the chat's.
-    fn titled(&self, inner: &mut Inner, chat: &Uri, title: &str) {
-        let Some(place) = further(inner, chat) else { return };
-        let title = title.to_owned();
-        let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() });
-        let known = inner.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-        let shown = inner.core.head(chat).map(|head| &head.title);
-        if !known && shown != Some(&title) {
-            renamed(inner, chat, &place, &title);
-        }
     }
 
     /// A conversation was read anew: if it was about to begin with a message, it does so again.
