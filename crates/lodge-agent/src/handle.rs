@@ -204,16 +204,26 @@ impl Agent {
     /// it then begins it with [`Agent::begin`]. Whoever is told that it was accepted finds it again, also when the host is
     /// killed before it is said. Answers with the event that says it, unless the log said the same before.
     pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        self.queue_as(prompt, Readiness::Beginning)
+        self.accept_as(Uuid::new_v4(), prompt)
+    }
+
+    /// Like [`Agent::accept`], by an event with this id.
+    pub fn accept_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.queue_as(event, prompt, Readiness::Beginning)
     }
 
     /// Puts a message at the end of the queue, or gives one that waits another content. Its turn begins in its order, once it
     /// is prepared where it needs that. Answers like [`Agent::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        self.queue_as(prompt, Readiness::Waiting)
+        self.enqueue_as(Uuid::new_v4(), prompt)
     }
 
-    fn queue_as(&self, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
+    /// Like [`Agent::enqueue`], by an event with this id.
+    pub fn enqueue_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.queue_as(event, prompt, Readiness::Waiting)
+    }
+
+    fn queue_as(&self, event: Uuid, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
         if self.has_ended() {
             return Err(AgentError::Gone);
         }
@@ -222,7 +232,7 @@ impl Agent {
             Delivery::Enqueue => Place::LAST,
         };
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let recorded = queue.accept(recorder, prompt, place, readiness)?;
+        let recorded = queue.accept_as(event, recorder, prompt, place, readiness)?;
         recorder.note(PendingMessagesModified::default());
         recorder.sync();
         Ok(recorded)
@@ -255,12 +265,16 @@ impl Agent {
         self.ask(|reply| Command::Begin(Box::new(prompt), reply)).await?
     }
 
-    /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says it, if the
-    /// message waited.
-    pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
+    /// Forgets a message that was accepted and is no part of the conversation. False if it did not wait.
+    pub fn withdraw(&self, message_id: &str) -> Result<bool, AgentError> {
+        self.withdraw_as(Uuid::new_v4(), message_id)
+    }
+
+    /// Like [`Agent::withdraw`], by an event with this id.
+    pub fn withdraw_as(&self, event: Uuid, message_id: &str) -> Result<bool, AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let removed = queue.withdraw(recorder, message_id)?;
-        if removed.is_some() {
+        let removed = queue.withdraw(event, recorder, message_id)?;
+        if removed {
             recorder.note(PendingMessagesModified::default());
         }
         Ok(removed)
@@ -292,7 +306,7 @@ impl Agent {
             let outcome = Some(Outcome::Failed(reason.to_owned()));
             return self.begin(Prompt { outcome, ..prompt }).await.map(drop);
         }
-        if self.withdraw(message_id)?.is_some() {
+        if self.withdraw(message_id)? {
             let text = prompt.display_text.unwrap_or(prompt.text);
             self.shared.recorder.record(SessionWarning {
                 warning_type: "message_dropped".into(),
@@ -306,13 +320,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event
-    /// that says it.
-    pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
+    /// Puts messages that wait for after the turn into this order, before those that it does not name, by an event with this id.
+    pub fn reorder_as(&self, event: Uuid, order: Vec<String>) -> Result<(), AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let moved = queue.put_first(recorder, MessageLane::Next, order)?;
+        queue.put_first(event, recorder, MessageLane::Next, order)?;
         recorder.note(PendingMessagesModified::default());
-        Ok(moved)
+        Ok(())
     }
 
     /// Stops the running turn. False when there was none.

@@ -158,6 +158,18 @@ impl Queue {
     pub(crate) fn accept(
         &self,
         recorder: &Recorder,
+        prompt: Prompt,
+        place: Place,
+        readiness: Readiness,
+    ) -> Result<Option<Uuid>, AgentError> {
+        self.accept_as(Uuid::new_v4(), recorder, prompt, place, readiness)
+    }
+
+    /// Like [`Queue::accept`], by an event with this id.
+    pub(crate) fn accept_as(
+        &self,
+        event: Uuid,
+        recorder: &Recorder,
         mut prompt: Prompt,
         place: Place,
         readiness: Readiness,
@@ -195,27 +207,34 @@ impl Queue {
         });
         let message_id = id.clone();
         let begins = readiness == Readiness::Beginning && place.lane == MessageLane::Next;
-        let mut recorded = match known {
-            None => Some(recorder.record(LodgeMessageQueued {
+        // A known message whose turn begins says so last.
+        let edit = known.is_some_and(|same| !same || replaces.is_some() && !begins);
+        let mut recorded = None;
+        if known.is_none() {
+            let queued = LodgeMessageQueued {
                 message_id,
                 item,
                 lane: place.lane,
                 at: place.at.map(|at| at as u64),
                 begins: begins.then_some(true),
                 replaces: replaces.clone(),
-            })?),
-            Some(true) if begins || replaces.is_none() => None,
-            Some(_) => Some(recorder.record(LodgeMessageEdited {
+            };
+            recorded = Some(recorder.record_as(event, queued)?);
+        } else if edit {
+            let event = if begins { Uuid::new_v4() } else { event };
+            let edited = LodgeMessageEdited {
                 message_id,
                 item,
                 replaces: replaces.clone().filter(|_| !begins),
-            })?),
-        };
+            };
+            recorded = Some(recorder.record_as(event, edited)?);
+        }
         if begins && known.is_some() {
-            recorded = Some(recorder.record(LodgeMessageBegun {
+            let begun = LodgeMessageBegun {
                 message_id: id.clone(),
                 replaces: replaces.clone(),
-            })?);
+            };
+            recorded = Some(recorder.record_as(event, begun)?);
         }
         if let Some(replaced) = replaces {
             live.forget(&replaced);
@@ -319,19 +338,19 @@ impl Queue {
         Ok(ids.len())
     }
 
-    /// Withdraws a queued message. Returns the event that says so, if it was queued. A message whose turn begins now
-    /// can no longer be withdrawn.
-    pub(crate) fn withdraw(&self, recorder: &Recorder, id: &str) -> Result<Option<Uuid>, LogError> {
+    /// Withdraws a queued message by an event with this id, if it is queued. A message whose turn begins now can no longer be
+    /// withdrawn.
+    pub(crate) fn withdraw(&self, event: Uuid, recorder: &Recorder, id: &str) -> Result<bool, LogError> {
         let mut live = self.live.lock();
         let is_starting = live.starting.as_deref() == Some(id);
         if is_starting || recorder.facts(|facts| facts.pending.get(id).is_none()) {
-            return Ok(None);
+            return Ok(false);
         }
         let (ids, why) = (vec![id.to_owned()], RemovalReason::Removed);
-        let removed = recorder.record(LodgeMessageRemoved { ids, why })?;
+        recorder.record_as(event, LodgeMessageRemoved { ids, why })?;
         live.forget(id);
         self.changed.notify_one();
-        Ok(Some(removed.id()))
+        Ok(true)
     }
 
     /// Messages for after the turn, and those for the running turn. If no turn runs, the latter are the first of the
@@ -465,22 +484,23 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Moves messages to the front, in this order. Only the message with which a turn is about to begin stays ahead of
+    /// Moves messages to the front, in this order, by an event with this id. Only the message with which a turn is about to begin stays ahead of
     /// them.
     pub(crate) fn put_first(
         &self,
+        event: Uuid,
         recorder: &Recorder,
         lane: MessageLane,
         mut order: Vec<String>,
-    ) -> Result<Uuid, LogError> {
+    ) -> Result<(), LogError> {
         if lane == MessageLane::Next {
             let starting = self.live.lock().starting.clone().filter(|id| !order.contains(id));
             let waits = |id: &String| recorder.facts(|facts| facts.pending.next.iter().any(|known| known.id == *id));
             order.splice(..0, starting.filter(waits));
         }
-        let moved = recorder.record(LodgeMessageMoved { lane, order })?;
+        recorder.record_as(event, LodgeMessageMoved { lane, order })?;
         self.changed.notify_one();
-        Ok(moved.id())
+        Ok(())
     }
 
     /// The next message, if it is a command known only from the log, where stars replace a secret.

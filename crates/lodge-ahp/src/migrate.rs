@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ahp_types::state::MessageKind;
+use lodge_events::Uuid;
 use lodge_host::{CarriedMessage, Delivery, HostError};
 
 use crate::{
@@ -34,7 +35,8 @@ async fn bring_in(face: &Face, id: &str, messages: Vec<CarriedMessage>) -> Resul
             chats: Vec::new(),
             client: None,
         };
-        accept_message(&session, &send, false, None).map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
+        let accepted = accept_message(&session, Uuid::new_v4(), &send, false, None);
+        accepted.map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
     }
     let forgotten = face.host.marks().forget_carried(id);
     forgotten.map_err(|error| HostError::Invalid(error.to_string()))

@@ -193,7 +193,7 @@ impl Actor {
                 // A stable sort: messages that are not named keep their order behind the others.
                 sorted.sort_by_key(|id| order.iter().position(|named| named == id).unwrap_or(usize::MAX));
                 if sorted != ids(&waiting) {
-                    queue.put_first(recorder, MessageLane::Next, sorted)?;
+                    queue.put_first(Uuid::new_v4(), recorder, MessageLane::Next, sorted)?;
                 }
                 0
             }
@@ -205,7 +205,7 @@ impl Actor {
             QueueChange::Steer(id) => match find(&id).filter(|found| turn_runs && found.item.command.is_none()) {
                 Some(_) => {
                     let order = ids(&steering).into_iter().chain([id]).collect();
-                    queue.put_first(recorder, MessageLane::Steer, order)?;
+                    queue.put_first(Uuid::new_v4(), recorder, MessageLane::Steer, order)?;
                     1
                 }
                 None => 0,

@@ -8,14 +8,13 @@ use serde_json::{Value, value::RawValue};
 use tokio::sync::oneshot;
 
 use super::{
-    Dispatch, Refusal,
+    Dispatch, Refusal, Write,
     agent::ask_agent,
     chat,
     configure::{NewSettings, new_settings, new_title},
     finish::finish,
-    keep::keep,
     plan::{After, Before, NoChange, Plan},
-    queue::change_queue,
+    queue::QueueChange,
     refusal::{DirectoryRefusal, TurnRefusal},
     rules::{check, duration_of},
 };
@@ -39,8 +38,10 @@ pub(super) enum Missing {
 pub(super) enum Verdict {
     /// It was accepted or refused, or nobody minds it.
     Settled,
-    /// The log has it, and its sender hears of it when the event comes that says so.
-    Recorded(oneshot::Receiver<()>),
+    /// The log has to say it, and its sender hears of it when the event comes that says so.
+    Queue(QueueChange),
+    /// Something has to be written before anybody hears of it.
+    Write(Write, Box<Kept>),
     /// The agent of a chat has to do something, and its sender hears of it when the event comes that says so.
     Agent {
         chat: Uri,
@@ -103,11 +104,21 @@ impl Asked<'_> {
             let done = match verdict {
                 Verdict::Settled => return,
                 Verdict::Settings(new) => return face.configure(new).await,
-                // Whatever is settled next finds what this one changed.
-                Verdict::Recorded(told) => return drop(told.await),
-                Verdict::Storing(storing, kept) => match storing.done().await {
+                Verdict::Queue(change) => match change.run(face) {
+                    // Whatever is settled next finds what this one changed.
+                    Ok(told) => return drop(told.await),
+                    Err(reason) => Err(reason),
+                },
+                Verdict::Write(write, kept) => match write.run(&face.host) {
+                    Ok(storing) => match stored(storing).await {
+                        Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
+                        Err(reason) => Err(reason),
+                    },
+                    Err(reason) => Err(reason),
+                },
+                Verdict::Storing(storing, kept) => match stored(Some(storing)).await {
                     Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
-                    Err(error) => Err(Refusal::Unrecorded(error)),
+                    Err(reason) => Err(reason),
                 },
                 Verdict::Agent {
                     action: ForAgent::Rest(_),
@@ -170,6 +181,14 @@ impl Asked<'_> {
             speaker: MessageKind::User,
             added: self.added.clone(),
         }
+    }
+}
+
+/// Waits until a log has stored what it said.
+async fn stored(storing: Option<Storing>) -> Result<(), Refusal> {
+    match storing {
+        Some(storing) => storing.done().await.map_err(Refusal::Unrecorded),
+        None => Ok(()),
     }
 }
 
@@ -245,7 +264,13 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, placed: bool) -> 
         return Verdict::Settings(new);
     }
     if let Some(change) = plan.queue.take() {
-        return change_queue(inner, &channel, change, request);
+        return match inner.queue_change(&channel, change, |told| request.cause(told)) {
+            Ok(change) => Verdict::Queue(change),
+            Err(reason) => {
+                inner.core.reject(conn, asked, &raw, origin, &reason);
+                Verdict::Settled
+            }
+        };
     }
     if let Some(action) = plan.agent.take() {
         for Before::LoadTurns(turn) in &plan.before {
@@ -253,11 +278,13 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, placed: bool) -> 
         }
         return ask_agent(inner, &channel, action, request);
     }
+    if let Some(write) = plan.write.take() {
+        let kept = Kept { channel, action, plan };
+        return Verdict::Write(write, Box::new(kept));
+    }
     let by = answered_by(conn, peer);
-    let recorded = keep(face, inner, &channel, &action, &plan)
-        .and_then(|kept| Ok([kept, answer(inner, &channel, &mut plan, &by)?]));
-    let storing = match recorded {
-        Ok(recorded) => recorded.into_iter().flatten().find(|storing| !storing.is_done()),
+    let storing = match answer(inner, &channel, &mut plan, &by) {
+        Ok(storing) => storing.filter(|storing| !storing.is_done()),
         Err(reason) => {
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;
@@ -281,7 +308,7 @@ fn missing(inner: &Inner, channel: &Uri, plan: &Plan, placed: bool) -> Option<Mi
     };
     let (chat, talk) = inner.talk_of(&chat)?;
     let Some(agent) = talk.agent() else {
-        let decides = plan.after.iter().any(|after| matches!(after, After::Decided(..)));
+        let decides = plan.after.iter().any(|after| matches!(after, After::Decided(_)));
         let changes = !talk.is_draft && (decides || plan.settings().next().is_some());
         return (changes || plan.says_something()).then(|| Missing::Session(chat.clone()));
     };

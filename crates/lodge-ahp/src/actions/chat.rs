@@ -13,10 +13,11 @@ use lodge_events::{LodgeChats, Timestamp};
 use lodge_host::{AgentError, Delivery, Session, Storing};
 
 use super::{
-    Dispatch, Refusal, TurnRefusal,
-    plan::{After, Before, NoChange, Plan, QueueAction},
+    Dispatch, Refusal, TurnRefusal, Write,
+    plan::{Before, NoChange, Plan, QueueAction},
 };
 use crate::{
+    chats::kept_message,
     face::{Face, Inner},
     load::UNTITLED,
     state::{ChatStore, Uri, chat::StoredTurn},
@@ -254,7 +255,9 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
     if store.head().draft == action.draft {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    Ok(Plan::default().then(After::Keep))
+    let draft = action.draft.as_ref().map(kept_message);
+    let id = inner.kept_id(&dispatch.channel);
+    Ok(Plan::write(id.map(|id| Write::Draft(id, draft))))
 }
 
 /// The session and its default chat, if a URI is that of a further chat that people made in it.

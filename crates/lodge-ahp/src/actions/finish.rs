@@ -1,5 +1,7 @@
 //! What an accepted action brings with it, and what is kept of it.
 
+use std::collections::BTreeMap;
+
 use ahp_types::state::SessionStatus;
 use lodge_host::RegisterError;
 
@@ -27,11 +29,13 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                     fail_calls_of(inner, &chat, &dispatch.peer.client);
                 }
             }
-            After::Keep => dispatch.face.keep(inner, channel),
             After::Terminal(effect) => inner.do_terminal(channel, effect),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
-            After::Decided(..) => dispatch.face.toggled(inner, channel),
+            After::Decided(switches) => {
+                inner.decided(channel, switches);
+                dispatch.face.toggled(inner, channel);
+            }
             After::Server(id, request) => {
                 let chat = inner.core.sessions.get_mut(channel).map(|entry| {
                     entry.undone += 1;
@@ -59,6 +63,18 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
     let session = annotations::session_of(channel).unwrap_or(channel);
     if let Some(session) = inner.core.session_of(session) {
         inner.core.settle(&session);
+    }
+}
+
+impl Inner {
+    /// What was decided for a session alone is what its log says by now; before it has one, what was said last.
+    fn decided(&mut self, session: &str, switches: BTreeMap<String, bool>) {
+        if let Some(entry) = self.core.sessions.get_mut(session) {
+            let talk = self.talks.get(&entry.default_chat);
+            entry.decisions = talk
+                .and_then(|talk| talk.agent())
+                .map_or(switches, |agent| agent.switches());
+        }
     }
 }
 

@@ -9,7 +9,6 @@ mod directories;
 mod finish;
 mod host;
 mod input;
-mod keep;
 mod plan;
 mod queue;
 mod refusal;
@@ -19,6 +18,7 @@ mod service;
 mod session;
 mod settings;
 mod tools;
+mod write;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -35,6 +35,7 @@ pub(crate) use self::{
     rules::fill_lists,
     settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},
+    write::{Reviewed, Write},
 };
 use crate::{
     automations,

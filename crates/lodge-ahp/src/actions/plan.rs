@@ -1,7 +1,8 @@
 //! The consequences of an accepted action.
 
-use lodge_host::DecidedFor;
+use std::collections::BTreeMap;
 
+use super::Write;
 use crate::{
     customizations::ServerRequest,
     talk::{Effect, ForAgent, Setting},
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     pub(super) queue: Option<QueueAction>,
     /// Its request to the agent. Clients are told when the log has the result.
     pub(super) agent: Option<ForAgent>,
+    /// Its change of the registers. Clients are told when it is written.
+    pub(super) write: Option<Write>,
     /// Done after it is published.
     pub(super) after: Vec<After>,
     /// Set when the action changes nothing: whether its sender gets an echo.
@@ -53,15 +56,13 @@ pub(super) enum After {
     ClientsChanged,
     /// The dispatching client runs no more tools. Its running calls fail.
     ClientGone,
-    /// Save what the person set.
-    Keep,
     Terminal(TerminalEffect),
     /// Files of a changeset were marked as reviewed, or not.
     Reviewed,
     /// Annotations changed.
     Annotated,
-    /// A customization was turned on or off.
-    Decided(String, Vec<(DecidedFor, bool)>),
+    /// A customization was turned on or off: what was decided for the session alone, as long as no log says it.
+    Decided(BTreeMap<String, bool>),
     /// A request to an MCP server.
     Server(String, ServerRequest),
     /// The directories changed: one was removed, and perhaps replaced.
@@ -87,6 +88,13 @@ impl Plan {
     pub(super) fn queue(action: QueueAction) -> Self {
         Self {
             queue: Some(action),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn write(write: Option<Write>) -> Self {
+        Self {
+            write,
             ..Self::default()
         }
     }

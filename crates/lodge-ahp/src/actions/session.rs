@@ -9,7 +9,7 @@ use lodge_host::{Approval, Mode, check_title};
 use serde_json::Value;
 
 use super::{
-    Dispatch, Refusal,
+    Dispatch, Refusal, Write,
     plan::{After, NoChange, Plan},
     refusal::SessionRefusal,
 };
@@ -36,7 +36,14 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             }
             Ok(Plan::effect(Effect::Change(Setting::Title(changed.title.clone()))))
         }
-        A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
+        A::SessionIsReadChanged(changed) => {
+            let id = inner.kept_id(&dispatch.channel);
+            Ok(Plan::write(id.map(|id| Write::Read(id, changed.is_read))))
+        }
+        A::SessionIsArchivedChanged(changed) => {
+            let id = inner.kept_id(&dispatch.channel);
+            Ok(Plan::write(id.map(|id| Write::Archived(id, changed.is_archived))))
+        }
         A::SessionConfigChanged(changed) => {
             let plan = config(state, entry.announced.is_some(), dispatch, changed)?;
             let all = |effect: &Effect| matches!(effect, Effect::Change(Setting::Approval(Approval::ApproveAll)));
@@ -112,8 +119,10 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if !dispatch.face.host.decisions().has_room(&thing.key) {
                 return Err(SessionRefusal::TooManyDecisions.into());
             }
-            let decided = After::Decided(thing.key.clone(), said);
-            Ok(Plan::default().then(decided).then(After::Keep))
+            let decision = inner.decision(&dispatch.channel, &thing.key, said);
+            let decision = decision.ok_or(Refusal::NoSession)?;
+            let decided = After::Decided(decision.switches.clone());
+            Ok(Plan::write(Some(Write::Decision(decision))).then(decided))
         }
         A::SessionMcpServerStartRequested(wanted) => {
             server(state, entry.announced.is_some(), &wanted.id, ServerRequest::Start)

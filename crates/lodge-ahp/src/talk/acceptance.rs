@@ -4,7 +4,7 @@ use ahp_types::state::{Message, MessageKind};
 use lodge_events::{Attachment, Uuid};
 use lodge_host::{AgentError, Change, Delivery, Host, HostError, Prompt, Session, Written};
 
-use super::{Directories, Effect, LITERAL, Setting, Talk, command_in};
+use super::{Directories, Effect, LITERAL, Setting, command_in};
 use crate::{
     actions::{Refusal, TurnRefusal},
     attachments::unread,
@@ -50,13 +50,14 @@ pub(super) fn prompt_of(
 }
 
 /// Has a session keep a message before its client hears that it was accepted. The rest is prepared after that, and may take
-/// long. If it `begins`, its turn is what comes next. The event that says it, unless the log said the same before.
+/// long. If it `begins`, its turn is what comes next. The event with this id says it; false if the log said the same before.
 pub(crate) fn accept_message(
     session: &Session,
+    event: Uuid,
     send: &Effect,
     begins: bool,
     replaces: Option<String>,
-) -> Result<Option<Uuid>, Refusal> {
+) -> Result<bool, Refusal> {
     let Effect::Send {
         id,
         message,
@@ -65,7 +66,7 @@ pub(crate) fn accept_message(
         client,
     } = send
     else {
-        return Ok(None);
+        return Ok(false);
     };
     let given = unread(message);
     let added = given.texts.into_iter().chain(chats.clone());
@@ -87,30 +88,13 @@ pub(crate) fn accept_message(
         prompt.written = Some(Box::new(written.event(id)));
     }
     let accepted = match begins {
-        true => session.accept(prompt),
-        false => session.enqueue(prompt),
+        true => session.accept_as(event, prompt),
+        false => session.enqueue_as(event, prompt),
     };
-    accepted.map_err(|error| match error {
-        AgentError::Taken => TurnRefusal::Taken.into(),
-        other => other.into(),
-    })
-}
-
-impl Talk {
-    /// Has the session keep a message that waits, or whose turn begins.
-    pub(crate) fn accept(
-        &mut self,
-        send: &Effect,
-        begins: bool,
-        replaces: Option<String>,
-    ) -> Result<Option<Uuid>, Refusal> {
-        let Effect::Send { id, message, .. } = send else {
-            return Ok(None);
-        };
-        let agent = self.agent().ok_or(TurnRefusal::NotOpen)?;
-        let event = accept_message(agent, send, begins, replaces)?;
-        self.projector_mut().accepted(id, (**message).clone());
-        Ok(event)
+    match accepted {
+        Ok(event) => Ok(event.is_some()),
+        Err(AgentError::Taken) => Err(TurnRefusal::Taken.into()),
+        Err(error) => Err(error.into()),
     }
 }
 

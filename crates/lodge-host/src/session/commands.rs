@@ -23,10 +23,20 @@ impl Session {
         self.agent().accept(prompt)
     }
 
+    /// Like [`Session::accept`], by an event with this id.
+    pub fn accept_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.agent().accept_as(event, prompt)
+    }
+
     /// Adds a message to the end of the queue, or changes a queued one; refused as taken if its turn begins now. Its turn begins when its place in the queue
     /// comes and it is prepared, if it needs that. Returns the same as [`Session::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
         self.agent().enqueue(prompt)
+    }
+
+    /// Like [`Session::enqueue`], by an event with this id.
+    pub fn enqueue_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.agent().enqueue_as(event, prompt)
     }
 
     /// Begins the turn of a queued message, as people see it. The face that prepares messages prepares it, and starts
@@ -46,15 +56,20 @@ impl Session {
         self.agent().begin(prompt).await
     }
 
-    /// Removes an accepted message that is not part of the conversation yet. Returns the event that says so, if the
-    /// message was queued.
-    pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
+    /// Removes an accepted message that is not part of the conversation yet. False if the message was not queued, or its turn
+    /// begins now.
+    pub fn withdraw(&self, message_id: &str) -> Result<bool, AgentError> {
         self.agent().withdraw(message_id)
     }
 
-    /// Reorders queued messages; those that are not named follow. Returns the event that says so.
-    pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
-        self.agent().reorder(order)
+    /// Like [`Session::withdraw`], by an event with this id.
+    pub fn withdraw_as(&self, event: Uuid, message_id: &str) -> Result<bool, AgentError> {
+        self.agent().withdraw_as(event, message_id)
+    }
+
+    /// Reorders queued messages by an event with this id; those that are not named follow.
+    pub fn reorder_as(&self, event: Uuid, order: Vec<String>) -> Result<(), AgentError> {
+        self.agent().reorder_as(event, order)
     }
 
     /// Changes the queue. Returns how many messages changed.
