@@ -234,6 +234,6 @@ impl Inner {
     /// The host's id of an open session.
     fn host_id(&self, session: &str) -> Option<String> {
         let entry = self.core.sessions.get(session)?;
-        Some(self.talks.get(&entry.default_chat)?.host_id.clone())
+        Some(self.conversations.get(&entry.default_chat)?.host_id.clone())
     }
 }

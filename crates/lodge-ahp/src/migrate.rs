@@ -8,8 +8,8 @@ use lodge_host::{CarriedMessage, Delivery, HostError};
 
 use crate::{
     chats::shown_message,
+    conversation::{Effect, accept_message},
     face::Face,
-    talk::{Effect, accept_message},
 };
 
 /// Brings queued messages into the logs of their sessions. Each is there before the register forgets it, and one that is

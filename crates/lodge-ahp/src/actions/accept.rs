@@ -19,9 +19,9 @@ use super::{
     rules::{check, duration_of},
 };
 use crate::{
+    conversation::{Cause, Conversation, Dispatched, Effect, ForAgent, Setting},
     face::{Face, Held, Inner},
     state::{Conn, Peer, Uri},
-    talk::{Cause, Dispatched, Effect, ForAgent, Setting, Talk},
     version::Dialect,
     wire::Origin,
 };
@@ -94,7 +94,7 @@ impl Asked<'_> {
 
     /// Accepts the action or refuses it. Actions on a session are settled one after the other, so that they are told in the
     /// order in which they were accepted.
-    pub(super) async fn settle(&self, face: &Arc<Face>) {
+    pub(super) async fn accept_or_reject(&self, face: &Arc<Face>) {
         let session = face.inner.lock().core.session_of(self.channel);
         let gate = face.gate(session.as_deref().unwrap_or(self.channel));
         let _one = gate.lock().await;
@@ -111,13 +111,13 @@ impl Asked<'_> {
                 },
                 Verdict::Write(write, kept) => match write.run(&face.host) {
                     Ok(storing) => match stored(storing).await {
-                        Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
+                        Ok(()) => return self.publish(face, &mut face.inner.lock(), *kept),
                         Err(reason) => Err(reason),
                     },
                     Err(reason) => Err(reason),
                 },
                 Verdict::Storing(storing, kept) => match stored(Some(storing)).await {
-                    Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
+                    Ok(()) => return self.publish(face, &mut face.inner.lock(), *kept),
                     Err(reason) => Err(reason),
                 },
                 Verdict::Agent {
@@ -154,7 +154,7 @@ impl Asked<'_> {
 
 impl Asked<'_> {
     /// Tells everybody of the action, its sender included, and does what follows from it.
-    fn tell(&self, face: &Face, inner: &mut Inner, kept: Kept) {
+    fn publish(&self, face: &Face, inner: &mut Inner, kept: Kept) {
         let Kept { channel, action, plan } = kept;
         let (conn, asked) = (self.conn, self.channel);
         let mut inner = Held::new(inner);
@@ -213,7 +213,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, placed: bool) -> 
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;
         }
-        return match inner.talks.get(asked).and_then(Talk::agent).cloned() {
+        return match inner.conversations.get(asked).and_then(Conversation::agent).cloned() {
             Some(agent) => new_title(inner, asked, agent, title, request),
             None => Verdict::Missing(Missing::Session(asked.into())),
         };
@@ -294,7 +294,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, placed: bool) -> 
     match storing {
         Some(storing) => Verdict::Storing(storing, Box::new(kept)),
         None => {
-            request.tell(face, inner, kept);
+            request.publish(face, inner, kept);
             Verdict::Settled
         }
     }
@@ -306,7 +306,7 @@ fn missing(inner: &Inner, channel: &Uri, plan: &Plan, placed: bool) -> Option<Mi
         Some(session) => session.default_chat.clone(),
         None => channel.clone(),
     };
-    let (chat, talk) = inner.talk_of(&chat)?;
+    let (chat, talk) = inner.conversation(&chat)?;
     let Some(agent) = talk.agent() else {
         let decides = plan.after.iter().any(|after| matches!(after, After::Decided(_)));
         let changes = !talk.is_draft && (decides || plan.settings().next().is_some());
@@ -330,7 +330,7 @@ fn answered_by(conn: &Conn, peer: &Peer) -> AnsweredBy {
 /// Answers what a plan answers, so that the log has it before anybody hears of it. Questions that are about to be asked
 /// again after a restart are answered by the conversation's driver, in a moment. Answers with what the log is to store.
 fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<Option<Storing>, Refusal> {
-    let Some(agent) = inner.talk_of(chat).and_then(|(_, talk)| talk.agent()) else {
+    let Some(agent) = inner.conversation(chat).and_then(|(_, talk)| talk.agent()) else {
         return Ok(None);
     };
     let mut storing = None;

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     chats::kept_message,
+    conversation::{Conversation, ForAgent},
     face::{Face, Inner},
     load::UNTITLED,
     state::{ChatStore, Uri, chat::StoredTurn},
-    talk::{ForAgent, Talk},
 };
 
 /// The chat, if a person may write in it.
@@ -264,7 +264,7 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
 pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
     let session = inner.core.session_of(chat)?;
     let default = inner.core.sessions.get(&session)?.default_chat.clone();
-    (*default != *chat && inner.talks.contains_key(chat)).then_some((session, default))
+    (*default != *chat && inner.conversations.contains_key(chat)).then_some((session, default))
 }
 
 /// Shows a further chat with another title. It stands in the session's list of chats; no action of a chat tells its title.
@@ -347,7 +347,7 @@ pub(super) fn named(face: &Face, inner: &Inner, chat: &str) {
         .flat_map(|text| text.trim().lines().next())
         .flat_map(|line| line.chars().take(60))
         .collect();
-    let agent = inner.talks.get(chat).and_then(Talk::agent).cloned();
+    let agent = inner.conversations.get(chat).and_then(Conversation::agent).cloned();
     if let Some(agent) = agent.filter(|_| !words.is_empty()) {
         face.tasks.spawn(async move {
             if let Err(error) = agent.name_automatically(words).await {

@@ -12,9 +12,9 @@ use super::{
     plan::Plan,
 };
 use crate::{
+    conversation::{Conversation, Effect, Setting},
     face::{Face, Held, Inner},
     state::Uri,
-    talk::{Effect, Setting, Talk},
 };
 
 /// Settings that a client makes for a chat or, by its default chat, for a session.
@@ -40,7 +40,7 @@ pub(super) fn new_settings(
         Some(session) => session.default_chat.clone(),
         None => channel.clone(),
     };
-    let (chat, talk) = inner.talk_of(&chat)?;
+    let (chat, talk) = inner.conversation(&chat)?;
     let agent = talk.agent().filter(|_| !talk.is_draft)?;
     let own: Vec<&Setting> = plan.settings().filter(|setting| setting.is_told_by_events()).collect();
     let last = Uuid::new_v4();
@@ -83,7 +83,7 @@ pub(super) fn new_title(inner: &mut Inner, chat: &str, agent: Session, title: &s
 impl NewSettings {
     /// With their sender waiting for the last of them.
     fn expected(self, inner: &mut Inner, setting: Option<StateAction>, request: &Asked<'_>) -> Self {
-        if let Some(talk) = inner.talks.get_mut(&self.chat) {
+        if let Some(talk) = inner.conversations.get_mut(&self.chat) {
             // Nobody waits for it: what is not told by then is settled when all is recorded.
             let (told, _) = oneshot::channel();
             let mut cause = request.cause(told);
@@ -114,19 +114,23 @@ impl Face {
                 break;
             }
         }
-        let shown = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.shown.clone());
+        let shown = self
+            .inner
+            .lock()
+            .conversation(&chat)
+            .map(|(_, talk)| talk.shown.clone());
         if let Some(shown) = shown {
             shown.caught_up().await;
         }
         let mut guard = self.inner.lock();
         let mut inner = Held::new(&mut guard);
-        let talk = inner.talks.get_mut(&chat);
+        let talk = inner.conversations.get_mut(&chat);
         let (session, cause) = match talk {
             Some(talk) => (talk.session.clone(), talk.causes.remove(&last)),
             None => return,
         };
         if done.is_ok() {
-            for talk in asleep.iter().filter_map(|chat| inner.talks.get(chat)) {
+            for talk in asleep.iter().filter_map(|chat| inner.conversations.get(chat)) {
                 for setting in &shared {
                     talk.tell(Effect::Change(setting.clone()));
                 }
@@ -146,8 +150,8 @@ impl Face {
 
 impl Inner {
     /// The other conversations of a session, by their chats.
-    fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = (&Uri, &Talk)> {
-        let others = self.talks.iter();
+    fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = (&Uri, &Conversation)> {
+        let others = self.conversations.iter();
         others.filter(move |(uri, talk)| *talk.session == *session && ***uri != *chat)
     }
 }

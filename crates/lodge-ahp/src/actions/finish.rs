@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     annotations, chats,
+    conversation::{Effect, Setting},
     face::{Face, Inner},
     state::Uri,
-    talk::{Effect, Setting},
 };
 
 /// Gives the agent its work and lets everything follow that an accepted action brings with it.
@@ -41,7 +41,7 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                     entry.undone += 1;
                     entry.default_chat.clone()
                 });
-                if let Some(talk) = chat.and_then(|chat| inner.talks.get(&chat)) {
+                if let Some(talk) = chat.and_then(|chat| inner.conversations.get(&chat)) {
                     talk.tell(Effect::Server { id, request });
                 }
             }
@@ -56,7 +56,7 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
         if matches!(effect, Effect::Change(Setting::Directories(_))) {
             continue;
         }
-        if let Some((_, talk)) = inner.talk_of(&to) {
+        if let Some((_, talk)) = inner.conversation(&to) {
             talk.tell(effect);
         }
     }
@@ -70,7 +70,7 @@ impl Inner {
     /// What was decided for a session alone is what its log says by now; before it has one, what was said last.
     fn decided(&mut self, session: &str, switches: BTreeMap<String, bool>) {
         if let Some(entry) = self.core.sessions.get_mut(session) {
-            let talk = self.talks.get(&entry.default_chat);
+            let talk = self.conversations.get(&entry.default_chat);
             entry.decisions = talk
                 .and_then(|talk| talk.agent())
                 .map_or(switches, |agent| agent.switches());
@@ -123,7 +123,7 @@ impl Face {
         let Some(entry) = inner.core.sessions.get(session) else {
             return Ok(());
         };
-        let Some(talk) = inner.talks.get(&entry.default_chat) else {
+        let Some(talk) = inner.conversations.get(&entry.default_chat) else {
             return Ok(());
         };
         self.host.marks().update(&talk.host_id, |marks| {
@@ -150,7 +150,7 @@ impl Face {
             .chats
             .get_key_value(channel)
             .map_or(&entry.default_chat, |(uri, _)| uri);
-        let (Some((main, talk)), Some(shown)) = (inner.talk_of(chat), inner.core.chats.get(chat)) else {
+        let (Some((main, talk)), Some(shown)) = (inner.conversation(chat), inner.core.chats.get(chat)) else {
             return;
         };
         if main != chat {

@@ -8,10 +8,10 @@ use lodge_events::Timestamp;
 
 use super::{Dispatch, Refusal, TurnRefusal, chat, queue::QueueChange};
 use crate::{
+    conversation::{Cause, Effect},
     face::{Face, Inner},
     projection::timestamp,
     state::{Peer, Uri},
-    talk::{Cause, Effect},
 };
 
 /// Begins a turn in a chat in the name of a person whose client gave the message with another request.
@@ -69,7 +69,7 @@ fn begins(
 pub(crate) fn cancel_automation(inner: &Inner, chat: &Uri) {
     let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
     let turn = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation);
-    if let (Some(turn), Some(talk)) = (turn, inner.talks.get(chat)) {
+    if let (Some(turn), Some(talk)) = (turn, inner.conversations.get(chat)) {
         talk.tell(Effect::Cancel { turn: turn.id.clone() });
     }
 }

@@ -39,11 +39,11 @@ pub(crate) use self::{
 };
 use crate::{
     automations,
+    conversation::Conversation,
     dialect::seed,
     face::{Face, Inner},
     rpc,
     state::{ChatEntry, ChatStore, Conn, Peer, Uri},
-    talk::Talk,
     version::Dialect,
     wire::Origin,
 };
@@ -67,8 +67,8 @@ impl Dispatch<'_> {
     }
 
     /// The conversation behind that chat.
-    fn talk<'a>(&self, inner: &'a Inner) -> Option<&'a Talk> {
-        inner.talk_of(&self.channel).map(|(_, talk)| talk)
+    fn talk<'a>(&self, inner: &'a Inner) -> Option<&'a Conversation> {
+        inner.conversation(&self.channel).map(|(_, talk)| talk)
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         origin: &origin,
         added: directories::added(&action).await,
     };
-    request.settle(face).await;
+    request.accept_or_reject(face).await;
 }
 
 /// The chats and annotations that a message in an action refers to.

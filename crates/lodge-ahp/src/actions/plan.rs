@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Write;
 use crate::{
+    conversation::{Effect, ForAgent, Setting},
     customizations::ServerRequest,
-    talk::{Effect, ForAgent, Setting},
     terminals::TerminalEffect,
 };
 

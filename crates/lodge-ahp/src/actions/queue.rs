@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 
 use super::{Refusal, TurnRefusal, plan::QueueAction};
 use crate::{
+    conversation::{Cause, Effect, accept_message},
     face::{Face, Inner},
     state::Uri,
-    talk::{Cause, Effect, accept_message},
 };
 
 /// A change of the queue that is about to be recorded.
@@ -33,7 +33,7 @@ impl Inner {
         action: QueueAction,
         cause: impl FnOnce(oneshot::Sender<()>) -> Cause,
     ) -> Result<QueueChange, Refusal> {
-        let talk = self.talk_mut(chat).ok_or(Refusal::NoChat)?;
+        let talk = self.conversation_mut(chat).ok_or(Refusal::NoChat)?;
         let agent = talk.agent().cloned().ok_or(Refusal::NotOpen)?;
         let event = Uuid::new_v4();
         let (told, heard) = oneshot::channel();
@@ -93,7 +93,7 @@ impl QueueChange {
         let recorded = self.action.run(&self.agent, self.event);
         if !matches!(recorded, Ok(true)) {
             let mut inner = face.inner.lock();
-            let cause = inner.talk_mut(&self.chat).and_then(|talk| {
+            let cause = inner.conversation_mut(&self.chat).and_then(|talk| {
                 if let (Err(_), Some((id, _))) = (&recorded, self.action.message()) {
                     talk.projector_mut().accepted(id, self.written);
                 }

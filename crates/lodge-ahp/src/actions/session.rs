@@ -14,11 +14,11 @@ use super::{
     refusal::SessionRefusal,
 };
 use crate::{
+    conversation::{Effect, Setting},
     customizations::{self, ServerRequest},
     face::Inner,
     load::branching_of,
     session_config::{APPROVALS, Branching, Isolation, approval_named},
-    talk::{Effect, Setting},
     version::Dialect,
 };
 
@@ -48,7 +48,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             let plan = config(state, entry.announced.is_some(), dispatch, changed)?;
             let all = |effect: &Effect| matches!(effect, Effect::Change(Setting::Approval(Approval::ApproveAll)));
             let talk = inner
-                .talk_of(&entry.default_chat)
+                .conversation(&entry.default_chat)
                 .filter(|_| plan.effects.iter().any(all));
             let live = talk.and_then(|(_, talk)| dispatch.face.host.live(&talk.host_id));
             match live.is_some_and(|session| !session.may_approve_all()) {

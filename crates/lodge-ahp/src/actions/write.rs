@@ -85,7 +85,7 @@ impl Inner {
         let entry = self.core.entry_of(channel).filter(|entry| entry.announced.is_some())?;
         let chat = self.core.chats.get_key_value(channel);
         let chat = chat.map_or(&entry.default_chat, |(chat, _)| chat);
-        Some(self.talks.get(chat)?.host_id.clone())
+        Some(self.conversations.get(chat)?.host_id.clone())
     }
 
     /// A decision of somebody at a session.
@@ -98,7 +98,7 @@ impl Inner {
             None => switches.remove(key),
         };
         let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
-        let talk = self.talks.get(&entry.default_chat);
+        let talk = self.conversations.get(&entry.default_chat);
         Some(NewDecision {
             key: key.to_owned(),
             said,

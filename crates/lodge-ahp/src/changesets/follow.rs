@@ -160,7 +160,7 @@ impl Face {
     /// A conversation changed files.
     pub(crate) fn files_changed(&self, chat: &str) {
         let inner = self.inner.lock();
-        if let Some((_, talk)) = inner.talk_of(chat) {
+        if let Some((_, talk)) = inner.conversation(chat) {
             inner.followers.wake(&talk.session);
         }
     }

@@ -12,9 +12,9 @@ use super::{point_to_chats, sub_state, summary_of};
 use crate::{
     actions::{further, renamed},
     changesets::Followers,
+    conversation::{Cause, Conversation, Dispatched, Effect, Route},
     projection::{Scope, Step},
     state::{ChatEntry, ChatStore, Core, Uri},
-    talk::{Cause, Dispatched, Effect, Route, Talk},
     terminals::Terminals,
     uri,
 };
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Inner {
     pub(crate) core: Core,
     /// By the URI of the chat.
-    pub(crate) talks: HashMap<Uri, Talk>,
+    pub(crate) conversations: HashMap<Uri, Conversation>,
     /// From a sub-agent's chat to the chat of its conversation.
     pub(crate) subs: HashMap<Uri, Uri>,
     pub(crate) terminals: Terminals,
@@ -37,36 +37,36 @@ impl Inner {
             if let Some(chat) = self.core.chats.get_mut(&name) {
                 chat.put_back();
             }
-            if let Some(talk) = self.talks.get_mut(&name) {
+            if let Some(talk) = self.conversations.get_mut(&name) {
                 talk.put_back();
             }
         }
     }
 
     /// The conversation that a chat belongs to.
-    pub(crate) fn talk_of(&self, chat: &str) -> Option<(&Uri, &Talk)> {
+    pub(crate) fn conversation(&self, chat: &str) -> Option<(&Uri, &Conversation)> {
         let main = self.subs.get(chat).map_or(chat, |main| main);
-        self.talks.get_key_value(main)
+        self.conversations.get_key_value(main)
     }
 
     /// The conversation that a chat belongs to, to change it.
-    pub(crate) fn talk_mut(&mut self, chat: &str) -> Option<&mut Talk> {
+    pub(crate) fn conversation_mut(&mut self, chat: &str) -> Option<&mut Conversation> {
         let main = self.subs.get(chat).cloned();
-        self.talks.get_mut(main.as_deref().unwrap_or(chat))
+        self.conversations.get_mut(main.as_deref().unwrap_or(chat))
     }
 
     pub(super) fn is_needed(&self, session: &str) -> bool {
         let running = |chat: &Uri| self.core.chats.get(chat).is_some_and(ChatEntry::is_running);
-        let begins = |talk: &Talk| *talk.session == *session && talk.is_beginning();
+        let begins = |talk: &Conversation| *talk.session == *session && talk.is_beginning();
         self.core.has_audience(session)
             || self.core.chats_of(session).iter().any(running)
-            || self.talks.values().any(begins)
+            || self.conversations.values().any(begins)
     }
 
     /// Closes a session here. Whoever was subscribed hears no more of it.
     pub(crate) fn remove_session(&mut self, session: &str) {
         self.followers.end(session);
-        self.talks.retain(|_, talk| &*talk.session != session);
+        self.conversations.retain(|_, talk| &*talk.session != session);
         for chat in self.core.chats_of(session) {
             self.subs.remove(&chat);
         }
@@ -76,7 +76,7 @@ impl Inner {
 
     /// Where an action of a conversation goes.
     pub(crate) fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
-        let talk = self.talks.get(chat)?;
+        let talk = self.conversations.get(chat)?;
         Some(match scope {
             Scope::Main => chat.clone(),
             Scope::Session => talk.session.clone(),
@@ -87,9 +87,9 @@ impl Inner {
     /// Does what the projection says, and lets what is derived follow. True when a turn began. If the event says what a client
     /// wanted, the client is told with the first action on the conversation; if it says what a client set, with the last one on
     /// the session.
-    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
+    pub(crate) fn apply_steps(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
         let of = self
-            .talks
+            .conversations
             .get(chat)
             .map(|talk| (talk.session.clone(), talk.born.clone()));
         let Some((session, born)) = of else { return false };
@@ -125,7 +125,7 @@ impl Inner {
                             continue;
                         }
                         started |= matches!(*action, StateAction::ChatTurnStarted(_));
-                        let talk = self.talks.get_mut(chat);
+                        let talk = self.conversations.get_mut(chat);
                         let wanted = cause.take_if(|cause| cause.setting.is_none());
                         let cause = wanted.or_else(|| talk?.cause_of(&action));
                         self.publish_for(&channel, &action, cause);
@@ -144,7 +144,7 @@ impl Inner {
                 }
                 Step::Prepare { id, message, delivery } => {
                     let send = self.core.for_agent(id, *message, delivery);
-                    if let Some(talk) = self.talks.get(chat) {
+                    if let Some(talk) = self.conversations.get(chat) {
                         talk.tell(send);
                     }
                 }
@@ -167,7 +167,7 @@ impl Inner {
 
     /// Lets the deltas that follow find their way.
     fn route(&mut self, chat: &Uri, scope: &Scope, channel: &Uri) {
-        let (Some(talk), Some(entry)) = (self.talks.get_mut(chat), self.core.chats.get(channel)) else {
+        let (Some(talk), Some(entry)) = (self.conversations.get_mut(chat), self.core.chats.get(channel)) else {
             return;
         };
         let feed = talk.feed_mut();
@@ -201,7 +201,7 @@ impl Inner {
 
     /// Begins with the next queued message, if the conversation is at rest. Clients see its turn when the log says so.
     fn start_queued(&mut self, chat: &Uri) {
-        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
+        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.conversations.get_mut(chat)) else {
             return;
         };
         let next = talk.projector().next_to_prepare();
@@ -281,7 +281,7 @@ impl Inner {
                     .map(|tool| (tool.name.clone(), client.client_id.clone())),
             );
         }
-        for talk in self.talks.values_mut().filter(|talk| &*talk.session == session) {
+        for talk in self.conversations.values_mut().filter(|talk| &*talk.session == session) {
             talk.projector_mut().set_client_tools(tools.clone());
             talk.tell(Effect::Clients(clients.clone()));
         }

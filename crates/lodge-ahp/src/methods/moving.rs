@@ -16,12 +16,12 @@ use super::{Request, chats::no_session, sessions::host_error};
 use crate::{
     changesets::catalogue,
     chats::{self, Chat},
+    conversation::Conversation,
     face::{Face, Inner, summary_of},
     load::branching_of,
     projection::timestamp,
     rpc::{self, RpcError, RpcResult},
     state::{ChatEntry, SessionEntry, Uri},
-    talk::Talk,
     uri,
 };
 
@@ -67,7 +67,7 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     if from != to {
-        if let Some(talk) = inner.talks.get_mut(chat) {
+        if let Some(talk) = inner.conversations.get_mut(chat) {
             talk.move_to(to.clone());
         }
         for chat in &plan.source.all {
@@ -107,8 +107,12 @@ async fn stored(storing: impl IntoIterator<Item = Storing>) -> Result<(), RpcErr
 
 /// Brings a session back that left memory: its log is about to be written.
 async fn wake(face: &Face, chat: &str) -> Result<(), RpcError> {
-    let sleeps = |talk: &Talk| !talk.is_draft && talk.agent().is_none();
-    let sleeps = face.inner.lock().talk_of(chat).is_some_and(|(_, talk)| sleeps(talk));
+    let sleeps = |talk: &Conversation| !talk.is_draft && talk.agent().is_none();
+    let sleeps = face
+        .inner
+        .lock()
+        .conversation(chat)
+        .is_some_and(|(_, talk)| sleeps(talk));
     match sleeps {
         true => face.materialise_chat(chat).await.map_err(host_error),
         false => Ok(()),
@@ -163,7 +167,7 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let mut entry = SessionEntry::new(state, Some(schema), created, chat.clone());
     entry.changes = face.host.marks().get(&id).changes.map(chats::changes);
     inner.core.insert_session(to.clone(), entry);
-    if let Some(talk) = inner.talks.get_mut(&chat) {
+    if let Some(talk) = inner.conversations.get_mut(&chat) {
         talk.move_to(to.clone());
     }
     for chat in &all {
@@ -218,7 +222,7 @@ fn refused(why: &str) -> RpcError {
 fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     let (chat, entry) = inner.core.chats.get_key_value(chat).ok_or_else(|| no_session(chat))?;
     let head = entry.store().head();
-    let talk = inner.talks.get(chat).filter(|_| head.movable == Some(true));
+    let talk = inner.conversations.get(chat).filter(|_| head.movable == Some(true));
     let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
     let subs = inner.core.sessions.get(&entry.session).into_iter();
     let subs = subs
@@ -292,7 +296,7 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
         }
     }
     let main = inner
-        .talks
+        .conversations
         .get(&into.default_chat)
         .ok_or_else(|| no_session(&to.session))?;
     Ok(Plan {

@@ -1,8 +1,8 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
 mod acceptance;
-mod conversation;
 mod driver;
+mod entry;
 mod follower;
 mod reading;
 mod shown;
@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
-    conversation::{Cause, Dispatched, ForAgent, Talk},
     driver::Driver,
+    entry::{Cause, Conversation, Dispatched, ForAgent},
     follower::Shown,
     stream::{Feed, Route},
 };

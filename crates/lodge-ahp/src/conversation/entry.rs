@@ -60,7 +60,7 @@ impl ForAgent {
 }
 
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
-pub(crate) struct Talk {
+pub(crate) struct Conversation {
     pub(crate) session: Uri,
     /// The session that it was made in. Addresses of what it has name that one, also when it was moved.
     pub(crate) born: Uri,
@@ -122,7 +122,7 @@ impl Cause {
     }
 }
 
-impl Talk {
+impl Conversation {
     pub(crate) fn new(
         session: Uri,
         born: Uri,
@@ -223,7 +223,7 @@ mod tests {
         let (effects, _driver) = mpsc::unbounded_channel();
         let session: Uri = "lodge:/one".into();
         let feed = Feed::new(session.clone(), Projector::default());
-        let mut talk = Talk::new(
+        let mut talk = Conversation::new(
             session.clone(),
             session.clone(),
             "one".to_owned(),

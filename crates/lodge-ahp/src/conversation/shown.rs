@@ -7,10 +7,10 @@ use lodge_events::Payload;
 
 use super::stream::{Feed, Sending};
 use crate::{
+    conversation::Conversation,
     face::{Face, Held},
     projection::Step,
     state::{Handle, Uri},
-    talk::Talk,
 };
 
 impl Face {
@@ -32,7 +32,7 @@ impl Face {
                 Payload::LodgeSwitched(told) => self.switched(&mut inner, chat, &told.switches),
                 _ => {}
             }
-            let talk = inner.talks.get_mut(chat)?;
+            let talk = inner.conversations.get_mut(chat)?;
             if let Payload::LodgeMessageBegun(begun) = event.payload() {
                 talk.beginning.take_if(|beginning| *beginning == begun.message_id);
             }
@@ -43,11 +43,11 @@ impl Face {
             }
             // What must not be lost is kept before anybody hears of it.
             let mut held = Held::new(&mut inner);
-            if held.take(chat, steps, cause) {
+            if held.apply_steps(chat, steps, cause) {
                 self.first_turn(&mut held, chat);
             }
         }
-        let talk = inner.talks.get(chat)?;
+        let talk = inner.conversations.get(chat)?;
         let (session, stream) = (talk.session.clone(), talk.stream());
         drop(inner);
         self.telemetry.events(&session, events);
@@ -57,18 +57,18 @@ impl Face {
     /// A conversation was read anew: if it was about to begin with a message, it does so again.
     pub(super) fn begin_again(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
-        let begun = inner.talks.get(chat).is_some_and(|talk| {
+        let begun = inner.conversations.get(chat).is_some_and(|talk| {
             let next = talk.projector().next_to_prepare().zip(talk.agent());
             next.is_some_and(|(id, agent)| agent.has_begun(id))
         });
         if begun {
-            inner.take(chat, vec![Step::Queued], None);
+            inner.apply_steps(chat, vec![Step::Queued], None);
         }
     }
 
     /// A conversation rests without its agent saying so: what waits may begin.
     pub(super) fn rested(&self, chat: &Uri) {
-        self.inner.lock().take(chat, vec![Step::Rested], None);
+        self.inner.lock().apply_steps(chat, vec![Step::Rested], None);
     }
 
     /// A session works somewhere else than it was said when it was a draft.
@@ -97,7 +97,7 @@ impl Face {
     /// The host let a session go that is shown here.
     pub(super) fn detached(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
-        let waiting = inner.talks.get_mut(chat).map(Talk::detach);
+        let waiting = inner.conversations.get_mut(chat).map(Conversation::detach);
         for cause in waiting.into_iter().flatten() {
             cause.reject(&inner.core, "the session ended before the message was sent; try again");
         }
