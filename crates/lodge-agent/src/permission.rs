@@ -317,9 +317,9 @@ impl Shared {
     }
 
     /// Changes what is asked. It holds at once, also for runs that chose otherwise. Policy may forbid that nothing is asked.
-    pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
+    pub(crate) fn set_approval(&self, id: Uuid, approval: Approval) -> Result<(), AgentError> {
         self.check_approval(approval)?;
-        Ok(self.change_approval(approval)?)
+        Ok(self.change_approval_as(id, approval)?)
     }
 
     /// The approval mode in force: the session's own, unless a run chose another one.

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agent_tools,
     answer::Pending,
+    changing::Changing,
     client::{ClientTool, Clients},
     compaction::Compacting,
     customize::Loaded,
@@ -43,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) pending: Pending,
     /// What was answered before the host went down, for the turn that goes on.
     pub(crate) earlier_answers: Mutex<Questions>,
-    pub(crate) settings: Mutex<Settings>,
+    pub(crate) settings: Changing<Settings>,
     pub(crate) clients: Arc<Mutex<Clients>>,
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
     pub(crate) tool_state: Arc<SessionTools>,

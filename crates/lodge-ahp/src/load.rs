@@ -15,12 +15,12 @@ use crate::{
     annotations, automations,
     changesets::{Kind, catalogue},
     chats::{self, Chat},
+    conversation::{Conversation, Draft, Driver, Effect, Feed, Shown},
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
     reading::{Read, read},
     session_config::{Branching, Isolation, approval_values},
     state::{ChatStore, Closing, SessionEntry, Uri},
-    talk::{Draft, Driver, Effect, Feed, Shown, Talk},
     telemetry::Signal,
     uri,
 };
@@ -307,7 +307,7 @@ impl Face {
                 .core
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
             let feed = Feed::new(session.clone(), Projector::default());
-            let talk = Talk::new(
+            let talk = Conversation::new(
                 session.clone(),
                 session.clone(),
                 id.to_owned(),
@@ -316,7 +316,7 @@ impl Face {
                 None,
                 Shown::default(),
             );
-            inner.talks.insert(chat, talk);
+            inner.conversations.insert(chat, talk);
             self.count_changes(&mut inner, session);
         }
         self.tasks.spawn(driver.with_draft(draft).run());
@@ -484,7 +484,7 @@ impl crate::face::Inner {
         let born = read.born.clone();
         let feed = Feed::new(session.clone(), read.projector);
         let feed = self.core.lend(chat.clone(), feed);
-        let talk = Talk::new(session.clone(), born, id, feed, effects, agent, shown);
+        let talk = Conversation::new(session.clone(), born, id, feed, effects, agent, shown);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {
@@ -517,7 +517,7 @@ impl crate::face::Inner {
                 }
             }
         }
-        self.talks.insert(chat, talk);
+        self.conversations.insert(chat, talk);
         driver
     }
 }

@@ -270,22 +270,73 @@ async fn who_learns_that_another_host_has_the_log_says_so_once_and_records_nothi
     assert!(bench.recorder.record(SessionInfo::default()).is_err());
 }
 
-#[tokio::test]
-async fn a_message_that_has_another_in_its_place_is_not_said_also_when_the_log_cannot_be_told() {
-    let (bench, queue) = (Bench::new(), Queue::default());
-    for id in ["old", "new"] {
-        let prompt = Prompt {
-            message_id: Some(id.into()),
-            ..Prompt::default()
-        };
-        let accepted = queue.accept(&bench.recorder, prompt, Place::LAST, Readiness::Ready);
-        accepted.expect("the log has it");
+fn message(id: &str, replaces: Option<&str>) -> Prompt {
+    Prompt {
+        message_id: Some(id.into()),
+        replaces: replaces.map(str::to_owned),
+        ..Prompt::default()
     }
-    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("old"));
-    bench.verdicts.send(Err("another host has it".into())).unwrap();
-    bench.recorder.durable().await.expect_err("nothing more is recorded");
-    queue.supersede(&bench.recorder, "old");
-    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_message_and_the_one_that_it_replaces_are_never_both_in_the_queue_wherever_the_host_dies() {
+    // What is in the queue beside the replaced message, and how the other one is accepted.
+    for (known, readiness) in [
+        (None, Readiness::Beginning),
+        (None, Readiness::Waiting),
+        (Some("new"), Readiness::Beginning),
+        (Some("new"), Readiness::Waiting),
+    ] {
+        let (bench, queue) = (Bench::new(), Queue::default());
+        let accept = |prompt, readiness| queue.accept(&bench.recorder, prompt, Place::LAST, readiness);
+        for id in ["old"].into_iter().chain(known) {
+            accept(message(id, None), Readiness::Waiting).expect("the log has it");
+        }
+        let says = accept(message("new", Some("old")), readiness).expect("the log has it");
+        for _ in 0..8 {
+            bench.verdicts.send(Ok(())).unwrap();
+        }
+        bench.recorder.durable().await.expect("all is safe");
+        let mut pending = crate::PendingMessages::default();
+        let mut is_accepted = false;
+        let events = bench.home.sessions().read("s", Position::START, Position::END);
+        for event in events.expect("the log is there").events() {
+            let event = event.expect("the log is whole");
+            pending.fold(event.payload());
+            is_accepted |= Some(event.id()) == says;
+            // A host that dies now finds this.
+            let waits = [pending.get("old").is_some(), pending.get("new").is_some()];
+            match is_accepted {
+                true => assert_eq!(waits, [false, true], "{known:?}, {readiness:?}, after {}", event.kind()),
+                false => assert!(
+                    waits[0] || !waits[1],
+                    "{known:?}, {readiness:?}, after {}",
+                    event.kind()
+                ),
+            }
+        }
+        assert!(is_accepted);
+    }
+}
+
+#[tokio::test]
+async fn either_a_message_is_said_or_the_one_that_replaces_it() {
+    for round in 0..500 {
+        let (bench, queue) = (Bench::new(), Queue::default());
+        let accepted = queue.accept(&bench.recorder, message("old", None), Place::LAST, Readiness::Ready);
+        accepted.expect("the log has it");
+        let (taken, accepted) = std::thread::scope(|scope| {
+            let taking = scope.spawn(|| queue.take_next(&bench.recorder).and_then(|prompt| prompt.message_id));
+            let prompt = message("new", Some("old"));
+            let accepted = queue.accept(&bench.recorder, prompt, Place::LAST, Readiness::Beginning);
+            (taking.join().expect("it does not panic"), accepted)
+        });
+        match accepted {
+            Ok(_) => assert_ne!(taken.as_deref(), Some("old"), "round {round}: both are said"),
+            Err(AgentError::Taken) => assert_eq!(taken.as_deref(), Some("old"), "round {round}: neither is said"),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 #[tokio::test]

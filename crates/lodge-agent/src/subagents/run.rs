@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::{MAX_RUNNING, Sub, Task, TaskStatus, registry::State};
 use crate::{
+    changing::Changing,
     hooks::{Step, Subagent},
     session::Shared,
     settings::{Prompt, Settings},
@@ -90,7 +91,7 @@ impl Shared {
             recorder: self.recorder.for_agent(id.clone(), &tool_call_id),
             pending: self.pending.for_agent(id.clone()),
             earlier_answers: Mutex::default(),
-            settings: Mutex::new(settings),
+            settings: Changing::new(settings),
             clients: self.clients.clone(),
             builtins: self.builtins.clone(),
             tool_state: self.tool_state.clone(),

@@ -67,7 +67,7 @@ impl AutomationFace for Face {
                 ends.borrow_and_update();
                 let is_running = {
                     let inner = self.inner.lock();
-                    let mut of = inner.talks.iter().filter(|(_, talk)| talk.host_id == session);
+                    let mut of = inner.conversations.iter().filter(|(_, talk)| talk.host_id == session);
                     of.any(|(chat, _)| {
                         let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
                         turn.is_some_and(|turn| turn.message.origin.kind == MessageKind::Automation)

@@ -115,7 +115,7 @@ impl Face {
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
             core,
-            talks: HashMap::new(),
+            conversations: HashMap::new(),
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
             followers: Followers::default(),
@@ -249,7 +249,7 @@ impl Face {
     pub(crate) fn is_detached(&self, id: &str) -> bool {
         self.inner
             .lock()
-            .talks
+            .conversations
             .values()
             .any(|talk| talk.host_id == id && talk.is_detached)
     }
@@ -304,6 +304,6 @@ impl Face {
         for conn in inner.core.conns.values() {
             conn.close(crate::state::Closing::GoingAway);
         }
-        inner.talks.clear();
+        inner.conversations.clear();
     }
 }

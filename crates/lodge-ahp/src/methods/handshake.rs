@@ -13,10 +13,10 @@ use serde_json::{Value, json, value::RawValue};
 use super::{Reply, Request};
 use crate::{
     automations,
+    conversation::COMMAND_PREFIX,
     relay::{self, Hold},
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, Conn, NoSubscription, Peer, Resumed},
-    talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
 };

@@ -15,12 +15,12 @@ use serde_json::Value;
 use super::Request;
 use crate::{
     actions, chats,
+    conversation::{Draft, Effect},
     face::Face,
     load::{NewState, UNTITLED, branching_of, new_state},
     rpc::{self, RpcError, RpcResult, code},
     session_config::{Branching, Isolation},
     state::Uri,
-    talk::{Draft, Effect},
     uri,
 };
 
@@ -425,7 +425,7 @@ pub(super) fn fork_point(
 ) -> Result<(String, Option<uuid::Uuid>), RpcError> {
     let inner = request.face.inner.lock();
     let (_, talk) = inner
-        .talk_of(chat)
+        .conversation(chat)
         .ok_or_else(|| RpcError::params(format!("there is no chat {chat}")))?;
     let event = talk.projector().last_event_of(turn);
     let event = event.ok_or_else(|| RpcError::params(format!("there is no turn {turn:?} to fork from")))?;
@@ -522,7 +522,7 @@ impl Face {
         let gone = || HostError::NotFound(chat.to_owned());
         let (made, id, is_draft) = {
             let inner = self.inner.lock();
-            let (_, talk) = inner.talk_of(chat).ok_or_else(gone)?;
+            let (_, talk) = inner.conversation(chat).ok_or_else(gone)?;
             if talk.is_draft && *talk.session != uri::session(&talk.host_id) {
                 let kept = self.keep_uri(&inner, &talk.session);
                 kept.map_err(|error| HostError::Invalid(error.to_string()))?;
@@ -556,7 +556,11 @@ impl Face {
     pub(crate) async fn materialised(&self, session: &str) -> Result<lodge_host::Session, HostError> {
         self.materialise(session).await?;
         let chat = self.default_chat(session).await;
-        let id = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.host_id.clone());
+        let id = self
+            .inner
+            .lock()
+            .conversation(&chat)
+            .map(|(_, talk)| talk.host_id.clone());
         self.host
             .open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
             .await

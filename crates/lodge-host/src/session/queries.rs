@@ -111,11 +111,6 @@ impl Session {
         self.agent().queue()
     }
 
-    /// Whether a turn begins with this message right now: it can no longer be changed or taken back, only stopped.
-    pub fn is_starting_with(&self, message_id: &str) -> bool {
-        self.agent().is_starting_with(message_id)
-    }
-
     /// Whether this process began with a message that is not said yet.
     pub fn has_begun(&self, message_id: &str) -> bool {
         self.agent().has_begun(message_id)

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ROOT, rename};
-use crate::talk::{LITERAL, command_in};
+use crate::conversation::{LITERAL, command_in};
 
 /// A client's action in today's spelling.
 #[derive(Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
 mod acceptance;
-mod conversation;
 mod driver;
+mod entry;
 mod follower;
 mod reading;
 mod shown;
@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
-    conversation::{Cause, Dispatched, ForAgent, Talk},
     driver::Driver,
+    entry::{Cause, Conversation, Dispatched, ForAgent},
     follower::Shown,
     stream::{Feed, Route},
 };
@@ -124,6 +124,14 @@ impl Setting {
     /// Whether all agents of a session have it, whichever of its chats they are in.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Mode(_) | Self::Approval(_))
+    }
+
+    /// Whether clients are told of it when an event says it. Where chats work, the state says first.
+    pub(crate) fn is_told_by_events(&self) -> bool {
+        match self {
+            Self::Title(_) | Self::Mode(_) | Self::Approval(_) | Self::Model(_) => true,
+            Self::Isolation(_) | Self::Branch(_) | Self::Directories(_) => false,
+        }
     }
 }
 

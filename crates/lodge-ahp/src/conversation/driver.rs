@@ -164,7 +164,7 @@ impl Driver {
 
     /// A session that was just made began before anybody followed it.
     fn tell_directory(&self, session: &Session) {
-        if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+        if let Some(talk) = self.face.inner.lock().conversations.get_mut(&self.chat) {
             talk.projector_mut().works_in(session.settings().cwd);
         }
     }
@@ -277,7 +277,7 @@ impl Driver {
         if let Some((_, places)) = places.filter(|(has, places)| *has != places) {
             return Some(places);
         }
-        let talk = inner.talks.get_mut(&self.chat)?;
+        let talk = inner.conversations.get_mut(&self.chat)?;
         (talk.is_draft, talk.is_detached) = (false, false);
         talk.agent = Some(session.clone());
         talk.shown = self.live.as_ref().map(|live| live.shown.clone()).unwrap_or_default();
