@@ -18,7 +18,7 @@ mod transcript;
 mod vim;
 mod wrap;
 
-pub use app::{App, COMMANDS, Cell, Effect, HostName, LONG_TURN, Price, Prices, Sent, Setup};
+pub use app::{App, COMMANDS, Cell, Effect, HostName, Price, Prices, Sent, Setup, is_long};
 pub use feed::{Body, Feed};
 pub use keys::{EDITOR_KEYS, KEYS};
 pub use paint::Painter;

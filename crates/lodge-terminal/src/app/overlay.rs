@@ -3,12 +3,12 @@
 use ahp::ahp_types::{
     StateAction, Uri,
     actions::ChatTruncatedAction,
-    state::{ChildCustomization, Customization, MessageKind, SessionStatus, SessionSummary},
+    state::{ChildCustomization, Customization, Message, MessageKind, SessionStatus, SessionSummary},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
 
-use super::{App, COMMANDS, Effect, HostName, Wire, tasks::About};
+use super::{App, COMMANDS, Effect, HostName, Seek, Wire, tasks::About};
 use crate::{
     client::mirror::{APPROVALS, APPROVALS_KEY},
     keys::{Action, EDITOR_KEYS, KEYS},
@@ -26,7 +26,7 @@ pub(super) enum Overlay {
 }
 
 /// What choosing something does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Pick {
     Session(HostName, Uri),
     Setting(&'static str, String),
@@ -34,7 +34,9 @@ enum Pick {
     Theme(Scheme),
     Message(String),
     /// The turn to go back to, none for the beginning, and the message that followed it.
-    Back(Option<String>, String),
+    Back(Option<String>, Box<Message>),
+    /// Load the turns before the known ones; the number of messages that are listed now.
+    Older(usize),
 }
 
 struct Choice {
@@ -276,12 +278,12 @@ impl App {
     }
 
     /// Messages of the conversation that can be said again, the newest first.
-    pub(super) fn pick_turn(&mut self) {
+    pub(super) fn pick_turn(&mut self, selected: usize) {
         let chat = &self.mirror.chat.state;
         // What is before the first turn that is known may not be the beginning.
         let skipped = usize::from(chat.turns_next_cursor.is_some());
         let turns = chat.turns.iter().enumerate().skip(skipped).rev();
-        let choices = turns
+        let messages = turns
             .filter(|(_, turn)| turn.message.origin.kind == MessageKind::User)
             .map(|(at, turn)| {
                 let kept = at.checked_sub(1).map(|before| chat.turns[before].id.clone());
@@ -289,11 +291,20 @@ impl App {
                     mark: ' ',
                     label: turn.message.text.clone(),
                     detail: turn.started_at.as_deref().map(age).unwrap_or_default(),
-                    pick: Pick::Back(kept, turn.message.text.clone()),
+                    pick: Pick::Back(kept, Box::new(turn.message.clone())),
                 }
-            })
-            .collect();
-        self.overlay = Some(Overlay::Picker(Picker::new("Rewind to before", choices)));
+            });
+        let mut choices: Vec<Choice> = messages.collect();
+        let older = chat.turns_next_cursor.is_some().then(|| Choice {
+            mark: ' ',
+            label: "… earlier messages".to_owned(),
+            detail: String::new(),
+            pick: Pick::Older(choices.len()),
+        });
+        choices.extend(older);
+        let mut picker = Picker::new("Rewind to before", choices);
+        picker.selected = selected.min(picker.choices.len().saturating_sub(1));
+        self.overlay = Some(Overlay::Picker(picker));
     }
 
     /// Agents that can be chosen: name, description, address.
@@ -359,10 +370,16 @@ impl App {
             Pick::Agent(agent) => self.agent = agent,
             Pick::Theme(scheme) => self.choose_theme(scheme),
             Pick::Message(text) => self.composer.set(&text),
-            Pick::Back(turn_id, text) => {
+            Pick::Older(listed) => {
+                if self.load_older() {
+                    self.seek = Some(Seek::Messages(listed));
+                    self.tell("Loading earlier messages …");
+                }
+            }
+            Pick::Back(turn_id, message) => {
                 let chat = self.mirror.chat.uri.clone();
                 self.dispatch(chat, StateAction::ChatTruncated(ChatTruncatedAction { turn_id }));
-                self.composer.set(&text);
+                self.restore(&message);
                 self.tell("Files are unchanged. /rewind also undoes file changes.");
             }
         }

@@ -93,7 +93,7 @@ impl App {
         parts.find_map(|parts| {
             parts
                 .iter()
-                .find_map(|part| transcript::said_of_call(part, tool_call_id))
+                .find_map(|part| transcript::call_description(part, tool_call_id))
         })
     }
 }

@@ -331,7 +331,11 @@ impl Full {
             },
             Effect::Attach(path) => match images::at(&path) {
                 Ok((label, attachment)) => self.app.attached(&label, attachment),
-                Err(_) => self.app.insert(&path),
+                Err(error) => {
+                    self.app.insert(&path);
+                    self.app
+                        .complain(&format!("{path} is not attached: {}", crate::describe(&error)));
+                }
             },
             Effect::AttachCopied => {
                 let answers = answers.clone();

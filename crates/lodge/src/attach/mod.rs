@@ -374,7 +374,7 @@ impl Opening<'_> {
                 Typed::Say(word) if pick::is_choice(&word, &self.listed) => {
                     match pick::find(&self.link.client, &word, &self.listed).await {
                         Ok(session) => return Ok(Some(Start { session, first: None })),
-                        Err(error) => self.screen.note("✗", &format!("{error:#}"))?,
+                        Err(error) => self.screen.error(&format!("{error:#}"))?,
                     }
                 }
                 Typed::Say(word) if ["n", "new"].contains(&word.as_str()) => return self.new_session(None).await,
