@@ -1,6 +1,7 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
 mod acceptance;
+mod background;
 mod conversation;
 mod driver;
 mod follower;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
+    background::shell_of,
     conversation::{Cause, Dispatched, ForAgent, Talk},
     driver::Driver,
     follower::Shown,

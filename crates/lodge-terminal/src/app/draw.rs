@@ -11,6 +11,7 @@ use ratatui_core::{
 
 use super::{App, DELETED, Note, Wire};
 use crate::{
+    keys::Action,
     plain::plain_line,
     transcript::Look,
     wrap::{Margin, columns, fit, words},
@@ -235,8 +236,8 @@ impl App {
         }
         match self.tasks().iter().filter(|task| task.works).count() {
             0 => {}
-            1 => pieces.push("1 background task (Ctrl-T)".to_owned()),
-            many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
+            1 => pieces.push(self.keys.hint("1 background task", Action::Tasks)),
+            many => pieces.push(self.keys.hint(&format!("{many} background tasks"), Action::Tasks)),
         }
         if self.watches() {
             pieces.push("viewing a sub-agent · Esc to go back".to_owned());
@@ -245,16 +246,18 @@ impl App {
         }
         if self.mirror.chat.state.queued_messages.iter().flatten().next().is_some() {
             pieces.extend(self.rests().then(|| "Enter sends the queued message".to_owned()));
-            pieces.push("Alt-Up edits it, Ctrl-T lists all".to_owned());
+            let edits = self.keys.does(Action::Unqueue, "edits it");
+            let lists = self.keys.does(Action::Tasks, "lists all");
+            pieces.push(edits.into_iter().chain(lists).collect::<Vec<_>>().join(", "));
         }
         if !self.panel.is_empty() && !self.panel.focused {
             pieces.push(match self.panel.len() {
-                1 => "1 open question (Tab)".to_owned(),
-                many => format!("{many} open questions (Tab)"),
+                1 => self.keys.hint("1 open question", Action::Questions),
+                many => self.keys.hint(&format!("{many} open questions"), Action::Questions),
             });
         }
         if !self.transcript.is_following() && self.transcript.more_below {
-            pieces.push("↓ more (Ctrl-End)".to_owned());
+            pieces.push(self.keys.hint("↓ more", Action::Bottom));
         }
         Line::styled(fit(&pieces.join(" · "), self.width), theme.accent)
     }
@@ -276,7 +279,9 @@ impl App {
             })
             .collect();
         if queued.len() > QUEUE_ROWS {
-            let text = format!("+ {} more (Ctrl-T)", queued.len() - QUEUE_ROWS);
+            let text = self
+                .keys
+                .hint(&format!("+ {} more", queued.len() - QUEUE_ROWS), Action::Tasks);
             rows.push(Line::styled(text, self.theme.dim));
         }
         if let Some(steering) = &chat.steering_message {

@@ -11,7 +11,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{App, DELETED, Decision, Effect, Search, Seek, Sent, Wire, overlay::Overlay};
 use crate::{
-    keys::{self, Action},
+    keys::Action,
     panel::Means,
     plain::shown_path,
     transcript::Look,
@@ -37,7 +37,7 @@ impl App {
         if let Some(note) = &mut self.note {
             note.seen = true;
         }
-        let action = keys::action(key);
+        let action = self.keys.action(key);
         if action != Some(Action::Leave) {
             self.armed = None;
         }

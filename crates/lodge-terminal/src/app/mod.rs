@@ -7,6 +7,7 @@ mod draw;
 mod input;
 mod mouse;
 mod overlay;
+mod sessions;
 mod status;
 mod tasks;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::{
     },
     composer::Composer,
     edits::Edit,
+    keys::{Action, Keymap},
     panel::Panel,
     plain::plain_line,
     theme::{Scheme, Theme},
@@ -81,8 +83,16 @@ pub enum Effect {
     New,
     /// Open another chat of the session.
     Watch(Uri),
-    /// Stop the sub-agent that a tool call started.
-    Stop(String),
+    /// Stop something that runs beside the conversation.
+    Stop(Work),
+    /// Fetch what a command in the background printed: its id, and what it is.
+    Output(String, String),
+    /// Delete a session of this host.
+    Delete(Uri),
+    /// Give a session of this host another title.
+    Rename(Uri, String),
+    /// Save a setting of `[terminal]` in the configuration.
+    Save(Setting),
     /// Fetch the turns before the first known one.
     Older(String),
     /// Open a text in the person's editor.
@@ -116,6 +126,24 @@ pub enum Effect {
     Leave(u8),
 }
 
+/// Something that runs beside the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// The sub-agent that this tool call started.
+    Call(String),
+    /// The command in the background with this id.
+    Shell(String),
+}
+
+/// A setting of `[terminal]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// The colours.
+    Theme(Scheme),
+    /// Whether the editor has the keys of vi.
+    Vim(bool),
+}
+
 /// A place on the screen: column and row.
 pub type Cell = (u16, u16);
 
@@ -140,6 +168,8 @@ pub struct Setup {
     pub model: Option<String>,
     /// Whether the editor has the keys of vi.
     pub vim: bool,
+    /// What the keys do.
+    pub keys: Keymap,
 }
 
 /// Whether the host is connected.
@@ -227,6 +257,7 @@ pub struct App {
     transcript: Transcript,
     changed: bool,
     composer: Composer,
+    keys: Keymap,
     vim: Option<Vim>,
     /// What words in the editor stand for.
     tokens: Tokens,
@@ -273,6 +304,7 @@ impl App {
             transcript: Transcript::default(),
             changed: true,
             composer: Composer::with_history(setup.history),
+            keys: setup.keys,
             vim: setup.vim.then(Vim::default),
             tokens: Tokens::default(),
             panel: Panel::default(),
@@ -417,13 +449,14 @@ impl App {
                 Refused::Queued => {}
                 Refused::Removed(message) => {
                     let kept = match self.composer.is_empty() {
-                        true => " It is in the editor again.",
-                        false => " Ctrl-R finds it again.",
+                        true => Some("It is in the editor again.".to_owned()),
+                        false => self.keys.does(Action::Earlier, "finds it again."),
                     };
+                    let kept = kept.unwrap_or_default();
                     if let Some(message) = message.filter(|_| self.composer.is_empty()) {
                         self.restore(&message);
                     }
-                    self.complain(&format!("The message was refused: {reason}{}{kept}", stop(reason)));
+                    self.complain(&format!("The message was refused: {reason}{} {kept}", stop(reason)));
                 }
             },
             Sent::Answer => {
@@ -565,9 +598,11 @@ impl App {
         let mut models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
         let answering = models.find(|model| Some(model.id.as_str()) == answers);
         if let Some(model) = answering.filter(|model| model.supports_vision == Some(false)) {
+            let way = self.keys.does(Action::Models, "chooses another model.");
             let why = format!(
-                "{} takes no images and will not see {label}. Alt-M chooses another model.",
-                model.id
+                "{} takes no images and will not see {label}. {}",
+                model.id,
+                way.unwrap_or_default()
             );
             self.complain(&why);
         }

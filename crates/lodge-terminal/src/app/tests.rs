@@ -10,6 +10,7 @@ use crate::client::mirror::Channel;
 
 mod drafts;
 mod layout;
+mod lists;
 mod questions;
 mod safety;
 
@@ -48,6 +49,7 @@ fn app(turns: Value) -> App {
         prices: None,
         model: None,
         vim: false,
+        keys: Keymap::default(),
     })
 }
 

@@ -300,7 +300,9 @@ impl LineClient {
             // The host had no time to keep it. It is created again, unless another client already did so.
             let uri = mirror.session.uri.clone();
             pick::create_as(&link.client, &uri, &self.workplace).await?;
-            *mirror = pick::open(&link.client, mirror.root.clone(), &uri, self.history).await?;
+            *mirror = pick::open(&link.client, mirror.root.clone(), &uri, &self.workplace, self.history).await?;
+        } else {
+            pick::bring_environment(&link.client, &mirror.session.uri, &self.workplace).await;
         }
         self.wire = Wire::Up(link);
         self.outbox.again(&self.mirror);

@@ -151,7 +151,7 @@ async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let Opening {
         screen, input, listed, ..
     } = opening;
-    let mirror = pick::open(&link.client, root, &start.session, args.history).await?;
+    let mirror = pick::open(&link.client, root, &start.session, &workplace, args.history).await?;
     let mut client = LineClient::new(place, me, link, mirror, screen, input);
     client.listed = listed;
     client.workplace = workplace;
@@ -223,7 +223,7 @@ async fn on_whole_screen(
         Some(session) => session,
         None => pick::create(client, &root, &workplace).await?,
     };
-    let mirror = pick::open(client, root, &session, TURNS).await?;
+    let mirror = pick::open(client, root, &session, &workplace, TURNS).await?;
     let config = crate::setup::config(home)?;
     let (history, typed) = History::open(home);
     let variable = |name: &str| std::env::var(name).ok();
@@ -249,6 +249,7 @@ async fn on_whole_screen(
         prices: config.prices,
         model: args.model,
         vim: config.terminal.vim,
+        keys: config.terminal.keys,
     };
     let mut full = Full {
         place,
@@ -258,6 +259,7 @@ async fn on_whole_screen(
         history,
         workplace,
         turns: TURNS,
+        home: home.to_owned(),
         others: Others::new(home, args.host),
         way: None,
         mouse: config.terminal.mouse,

@@ -317,7 +317,9 @@ impl LineClient {
             if uri == self.mirror.session.uri {
                 return Ok(None);
             }
-            pick::open(&link.client, root, &uri, self.history).await.map(Some)
+            pick::open(&link.client, root, &uri, &self.workplace, self.history)
+                .await
+                .map(Some)
         };
         let opened: Result<Option<Mirror>> = opened.await;
         let mirror = match opened {
