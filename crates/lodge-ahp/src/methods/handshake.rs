@@ -348,7 +348,8 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
     if let Some(environment) = environment(request, params.meta)?
         && let Some((_, id)) = request.face.locate(&uri).await
     {
-        let brought = request.face.host.bring_environment(&id, environment).await;
+        let alone = !request.face.inner.lock().core.has_audience(&uri);
+        let brought = request.face.host.bring_environment(&id, environment, alone).await;
         brought.map_err(host_error)?;
     }
     open(request, peer, &uri).await;

@@ -4,16 +4,19 @@ use lodge_agent::Supply;
 use lodge_tools::Environment;
 
 use super::{Host, Inner};
-use crate::HostError;
+use crate::{HostError, Session};
 
 impl Host {
-    /// Gives a session the variables of whoever opens it, unless it has somebody's already.
-    pub async fn bring_environment(&self, id: &str, environment: Environment) -> Result<(), HostError> {
-        if self.0.environments.lock().contains_key(id) {
+    /// Gives a session the variables of whoever opens it. Where it has somebody's already, they are replaced only if nobody else
+    /// has it open and it does nothing.
+    pub async fn bring_environment(&self, id: &str, environment: Environment, alone: bool) -> Result<(), HostError> {
+        let live = self.live(id);
+        let is_busy = live.as_ref().is_some_and(Session::is_busy);
+        if self.0.environments.lock().contains_key(id) && (!alone || is_busy) {
             return Ok(());
         }
         self.0.keep_environment(id, &environment);
-        match self.live(id) {
+        match live {
             Some(session) => Ok(session.supply(Supply::Environment(environment)).await?),
             None => Ok(()),
         }

@@ -65,8 +65,8 @@ impl App {
         };
         let label = match host {
             _ if *host == self.host => title.to_owned(),
-            Some(name) => format!("on {name}: {title}"),
-            None => format!("on this machine: {title}"),
+            Some(name) => format!("on {name}, {title}"),
+            None => format!("on this machine, {title}"),
         };
         let is_shown = *host == self.host && self.shows(&session.resource);
         let id = session.resource.rsplit(['/', ':']).next().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use ahp::ahp_types::{
-    StateAction, Uri,
+    ActionEnvelope, StateAction, Uri,
     actions::SessionTitleChangedAction,
     commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult, FetchTurnsParams},
     state::{FileEdit, MessageAttachment, SessionSummary},
@@ -59,6 +59,8 @@ pub(super) struct Full {
     pub(super) workplace: Workplace,
     /// How many turns to request when a session is opened.
     pub(super) turns: usize,
+    /// Other sessions whose titles are being changed.
+    pub(super) renamed: Vec<Uri>,
     /// Where the configuration of this terminal is.
     pub(super) home: PathBuf,
     pub(super) others: Others,
@@ -278,7 +280,10 @@ impl Full {
 
     fn said(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Action(envelope) => self.app.apply(&envelope),
+            Inbound::Action(envelope) => {
+                self.was_renamed(&envelope);
+                self.app.apply(&envelope);
+            }
             Inbound::SessionRemoved(uri) if self.app.shows(&uri) => self.app.deleted(),
             Inbound::SessionRemoved(_) => {}
         }
@@ -580,26 +585,41 @@ impl Full {
         });
     }
 
-    /// Gives another session of this host a title. Only who is subscribed may change a session.
+    /// Gives another session of this host a title. Only who is subscribed may change a session, and stays so until it is changed.
     fn rename(&mut self, session: Uri, title: String, answers: &mpsc::UnboundedSender<Answer>) {
         let Some(link) = self.wire.link() else {
             return self.app.tell("The host is not reachable; try again when it is back.");
         };
         let (client, answers) = (link.client.clone(), answers.clone());
+        self.renamed.push(session.clone());
         tokio::spawn(async move {
             let renamed = async {
                 client.subscribe(session.clone()).await?;
                 let action = SessionTitleChangedAction { title };
-                client
-                    .dispatch(session.clone(), StateAction::SessionTitleChanged(action))
-                    .await?;
-                client.unsubscribe(session).await
+                client.dispatch(session, StateAction::SessionTitleChanged(action)).await
             };
             if let Err(error) = renamed.await {
                 let why = format!("Cannot rename the session: {}", super::link::reason(&error));
                 let _ = answers.send(Answer::Failed(why));
             }
         });
+    }
+
+    /// Another session got the title that was wanted for it, or did not.
+    fn was_renamed(&mut self, envelope: &ActionEnvelope) {
+        let is_title = matches!(envelope.action, StateAction::SessionTitleChanged(_));
+        let Some(at) = self.renamed.iter().position(|uri| is_title && *uri == envelope.channel) else {
+            return;
+        };
+        let session = self.renamed.swap_remove(at);
+        if let Some(reason) = &envelope.rejection_reason {
+            self.app.complain(&format!("Cannot rename the session: {reason}"));
+        }
+        if let Some(link) = self.wire.link().filter(|_| !self.app.shows(&session)) {
+            let client = link.client.clone();
+            // If it fails, the connection is lost, and the subscription with it.
+            tokio::spawn(async move { client.unsubscribe(session).await });
+        }
     }
 
     /// Saves a setting of this terminal.

@@ -259,6 +259,7 @@ async fn on_whole_screen(
         history,
         workplace,
         turns: TURNS,
+        renamed: Vec::new(),
         home: home.to_owned(),
         others: Others::new(home, args.host),
         way: None,

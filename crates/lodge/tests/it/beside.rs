@@ -1,5 +1,7 @@
 //! What goes on beside a conversation at a terminal: commands in the background, other sessions, settings, the clipboard.
 
+use std::time::{Duration, Instant};
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use testkit::Home;
 
@@ -9,6 +11,15 @@ const CONTROL_S: &str = "\x13";
 const CONTROL_T: &str = "\x14";
 const CONTROL_D: &str = "\x04";
 const CONTROL_E: &str = "\x05";
+
+/// Waits for something that is not on the screen. Only a hang gets to see the end of it.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < patience, "never so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 #[test]
 fn a_command_in_the_background_is_listed_read_and_stopped() {
@@ -75,6 +86,11 @@ fn a_session_has_the_environment_of_whoever_opens_it_after_the_host_was_restarte
     value(&mut other, "four", "still mine");
     other.leave();
     again.leave();
+    // When the last client has left, the next one brings its own.
+    let mut last = Screen::with(home.command([] as [&str; 0]).env("WHOSE", "new"), 100);
+    last.until_shows("Continued");
+    value(&mut last, "five", "new");
+    last.leave();
 }
 
 #[test]
@@ -97,7 +113,7 @@ fn sessions_are_renamed_and_deleted_in_the_list() {
     screen.press("\x1b");
     screen.until_hides("say fruit");
     let listed = || home.run(["sessions", "list"]).ok().stdout();
-    while !listed().contains("say fruit") {}
+    wait("the new title", || listed().contains("say fruit"));
     screen.press(CONTROL_S);
     screen.until_shows("say apples");
     screen.press("apples");
@@ -105,7 +121,7 @@ fn sessions_are_renamed_and_deleted_in_the_list() {
     screen.press(CONTROL_D);
     screen.until_shows("Delete \"say apples\"?");
     screen.press("y");
-    while listed().contains("say apples") {}
+    wait("the end of the session", || !listed().contains("say apples"));
     assert!(listed().contains("say fruit"), "{}", listed());
     screen.leave();
 }
@@ -124,7 +140,7 @@ fn a_theme_that_is_chosen_is_kept_and_keys_are_what_a_person_made_them() {
     screen.until_hides("There is no background work.");
     screen.say("/theme light");
     let written = || std::fs::read_to_string(&config).unwrap();
-    while !written().contains("theme = \"light\"") {}
+    wait("the theme", || written().contains("theme = \"light\""));
     assert!(written().starts_with("# mine\n[terminal.keys]\n"), "{}", written());
     screen.leave();
     std::fs::write(&config, "[terminal.keys]\nctrl-t = \"task\"\n").unwrap();
