@@ -123,6 +123,8 @@ fn sessions_are_renamed_and_deleted_in_the_list() {
     screen.press("y");
     wait("the end of the session", || !listed().contains("say apples"));
     assert!(listed().contains("say fruit"), "{}", listed());
+    screen.press("\x1b");
+    screen.until_hides("say fruit");
     screen.leave();
 }
 
