@@ -31,7 +31,7 @@ const SECRET: &[&str] = &[
 ];
 
 /// Variables of a process. Without any said, those of this one.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(Option<Arc<BTreeMap<OsString, OsString>>>);
 
 impl Environment {

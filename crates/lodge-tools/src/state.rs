@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::{
     Database, Environment, Memories, Memory, ToolCx, ToolError, process,
@@ -38,6 +39,8 @@ pub struct SessionTools {
     launcher: Option<SandboxLauncher>,
     environment: Mutex<Environment>,
     shells: Mutex<Vec<Arc<Shell>>>,
+    /// Counts up when a command continues in the background, and when one of those ends.
+    background_changed: watch::Sender<u64>,
     pub(crate) next: AtomicU64,
     pub(crate) closed: AtomicBool,
     /// Whether programs other than shells may have been started.
@@ -83,6 +86,7 @@ impl SessionTools {
             environment: Mutex::default(),
             exclusions: Exclusions::default(),
             shells: Mutex::default(),
+            background_changed: watch::Sender::new(0),
             next: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             programs: AtomicBool::new(false),
@@ -337,6 +341,21 @@ impl SessionTools {
     pub fn background_shells(&self) -> Vec<BackgroundShell> {
         let shells = self.shells.lock();
         shells.iter().filter_map(|shell| shell.in_background()).collect()
+    }
+
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.background_changed.subscribe()
+    }
+
+    /// Notes that a command continues in the background.
+    pub(crate) fn continues_in_background(&self, shell: &Arc<Shell>) {
+        let (changed, shell) = (self.background_changed.clone(), shell.clone());
+        changed.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            shell.exited().await;
+            changed.send_modify(|count| *count += 1);
+        });
     }
 
     /// Ends such a command and all that it started. False when there is none, or it has ended.

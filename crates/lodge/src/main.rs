@@ -28,6 +28,7 @@ mod run;
 mod serve;
 mod service;
 mod sessions;
+mod settings_file;
 mod setup;
 mod setup_command;
 mod trust;

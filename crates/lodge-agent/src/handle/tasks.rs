@@ -1,6 +1,7 @@
 //! Background work (sub-agents and shells), as people and apps control it.
 
 use lodge_tools::BackgroundShell;
+use tokio::sync::watch;
 
 use super::Agent;
 use crate::{
@@ -34,6 +35,11 @@ impl Agent {
     /// Commands that go on, or went on, in the background.
     pub fn background_shells(&self) -> Vec<BackgroundShell> {
         self.shared.tool_state.background_shells()
+    }
+
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.shared.tool_state.background_changed()
     }
 
     /// Starts a sub-agent in the background. Answers with its id.

@@ -1,6 +1,7 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
 mod acceptance;
+mod background;
 mod driver;
 mod entry;
 mod follower;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
+    background::shell_of,
     driver::Driver,
     entry::{Cause, Conversation, Dispatched, ForAgent},
     follower::Shown,

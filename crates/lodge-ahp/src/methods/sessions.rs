@@ -52,7 +52,7 @@ struct Create {
 
 /// What clients of Lodge's own say beyond the protocol.
 #[derive(Deserialize)]
-struct Meta {
+pub(super) struct Meta {
     /// The variables of whoever starts the session. They are kept in memory only.
     #[serde(rename = "lodge.environment", default)]
     environment: Option<BTreeMap<String, String>>,
@@ -95,6 +95,19 @@ pub(crate) struct Wanted {
     environment: Option<Environment>,
 }
 
+/// The variables that a client brings, if it does.
+pub(super) fn environment(request: &Request<'_>, meta: Option<Meta>) -> Result<Option<Environment>, RpcError> {
+    let Some(variables) = meta.and_then(|meta| meta.environment) else {
+        return Ok(None);
+    };
+    // Which programs a name stands for is the owner's to say.
+    if request.conn.admission.identity.device().is_some() {
+        return Err(RpcError::params("only programs of the owner can bring an environment"));
+    }
+    let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+    Ok(Some(Environment::of(variables)))
+}
+
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let face = request.face;
     let peer = request.peer()?;
@@ -122,14 +135,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         config: params.config,
     };
     let mut wanted = prepare(face, template).await?;
-    if let Some(variables) = params.meta.and_then(|meta| meta.environment) {
-        // Which programs a name stands for is the owner's to say.
-        if request.conn.admission.identity.device().is_some() {
-            return Err(RpcError::params("only programs of the owner can bring an environment"));
-        }
-        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
-        wanted.environment = Some(Environment::of(variables));
-    }
+    wanted.environment = environment(request, params.meta)?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
     let taken = face.inner.lock().core.has_channel(&session);

@@ -191,6 +191,11 @@ impl Session {
         self.agent().background_shells()
     }
 
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.agent().background_changed()
+    }
+
     /// Waits until no sub-agent works and no turn runs.
     pub async fn tasks_settled(&self) {
         self.agent().tasks_settled().await;

@@ -12,6 +12,7 @@ mod architecture;
 mod attach;
 mod automations;
 mod backup;
+mod beside;
 mod chat;
 mod cli;
 mod crash;
