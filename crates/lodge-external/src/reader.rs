@@ -221,7 +221,7 @@ fn whole_schema(mut schema: Value) -> Option<Value> {
     members
         .entry("properties")
         .or_insert_with(|| Value::Object(Others::new()));
-    Some(schema)
+    (schema["type"] == "object" && schema["properties"].is_object()).then_some(schema)
 }
 
 fn wanted(method: &str, given: Value) -> Result<(Wanted, Kind), Error> {

@@ -43,7 +43,7 @@ pub(crate) fn with_agent(editor: &mut Editor, agent: &str) -> String {
     session
 }
 
-/// Waits for the answer to a prompt and allows whatever is asked meanwhile. The questions.
+/// Waits for the answer to a prompt, allows whatever is asked meanwhile, and fills in no forms. The questions.
 pub(crate) fn allow_all(editor: &mut Editor, prompt: u64) -> (Value, Vec<Value>) {
     let mut asked = Vec::new();
     loop {
@@ -52,9 +52,13 @@ pub(crate) fn allow_all(editor: &mut Editor, prompt: u64) -> (Value, Vec<Value>)
             return (answer, asked);
         }
         while let Some(question) = editor.asked.pop_front() {
-            if question["method"] == "session/request_permission" {
-                editor.answer(&question, selected("allow-once"));
-                asked.push(question);
+            match question["method"].as_str() {
+                Some("session/request_permission") => {
+                    editor.answer(&question, selected("allow-once"));
+                    asked.push(question);
+                }
+                Some("elicitation/create") => editor.answer(&question, json!({ "action": "cancel" })),
+                _ => {}
             }
         }
     }
