@@ -9,6 +9,7 @@ mod failure;
 mod greeting;
 mod program;
 mod reader;
+mod reply;
 mod running;
 mod said;
 mod servers;
@@ -16,9 +17,10 @@ mod servers;
 pub use failure::ExternalError;
 pub use greeting::PromptCapabilities;
 pub use program::{AgentEntry, PROVIDER, Program};
+pub use reply::{PermissionOption, Reply, Ways};
 pub use running::{Running, Start, Stopped};
 pub use said::{
-    Block, CallContent, CallUpdate, Command, Elicitation, Location, NewTerminal, Others, PermissionOption, PlanEntry,
-    Reply, Resource, ResourceContent, Said, TerminalRequest, Variable, Ways, quoted, unknown, words,
+    Block, CallContent, CallUpdate, Command, Elicitation, Location, NewTerminal, Others, PlanEntry, Resource,
+    ResourceContent, Said, TerminalRequest, Variable, quoted, unknown, words,
 };
 pub use servers::{McpServer, McpTransport};

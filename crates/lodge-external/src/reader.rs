@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::said::{
-    CallUpdate, Command, Elicitation, Kind, NewTerminal, Open, Others, PermissionOption, PlanEntry, Reply, Said,
-    TerminalRequest, short, words,
+use crate::{
+    reply::{Kind, Open, PermissionOption, Reply},
+    said::{CallUpdate, Command, Elicitation, NewTerminal, Others, PlanEntry, Said, TerminalRequest, short, words},
 };
 
 /// Longer messages end the connection.

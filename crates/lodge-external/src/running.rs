@@ -20,7 +20,8 @@ use crate::{
     greeting::{AuthMethod, Greeting, PromptCapabilities},
     program::Program,
     reader::{Heard, LONGEST, Listener, ROOM, Reader},
-    said::{Block, Command, Open, Said, shortened},
+    reply::Open,
+    said::{Block, Command, Said, shortened},
     servers::McpServer,
 };
 

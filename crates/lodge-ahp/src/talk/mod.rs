@@ -104,6 +104,8 @@ pub(crate) enum Setting {
     Approval(Approval),
     /// The model, from the next turn on.
     Model(String),
+    /// How much the model reasons; none is what it chooses by itself.
+    Effort(Option<String>),
     /// Where it will work; only before it begins.
     Isolation(Isolation),
     /// Where its work tree will begin.
@@ -136,6 +138,7 @@ pub(crate) struct Draft {
     /// Those of all that its first chat has, when it has not all.
     pub(crate) chosen: Option<Vec<PathBuf>>,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) approval: Approval,
     pub(crate) title: Option<String>,

@@ -37,7 +37,7 @@ async fn sessions_and_chats() {
         .unwrap()
         .keys()
         .collect();
-    assert_eq!(keys, ["model", "mode", "autoApprove"]);
+    assert_eq!(keys, ["model", "thinkingLevel", "mode", "autoApprove"]);
     // It is told to all and in the list before anything is said in it.
     let added = b.notification("root/sessionAdded").await;
     assert_eq!(added["summary"]["resource"], session);
