@@ -199,7 +199,7 @@ async fn sessions_and_chats() {
         .unwrap();
     assert_eq!(
         resolved["values"],
-        json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default" })
+        json!({ "model": "rehearsal", "thinkingLevel": "default", "mode": "plan", "autoApprove": "default" })
     );
     let items = a
         .request(
