@@ -63,7 +63,7 @@ pub struct Elicitation {
 
 /// What a block says in words. Nothing for an image, and for kinds that this version does not know.
 pub fn words(block: &Value) -> Option<Cow<'_, str>> {
-    let text = |value: &'_ Value, name: &str| value[name].as_str().map(str::to_owned);
+    let text = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
     match block["type"].as_str()? {
         "text" => block["text"].as_str().map(Cow::Borrowed),
         "resource_link" => Some(format!("[{}]({})", text(block, "name")?, text(block, "uri")?).into()),
