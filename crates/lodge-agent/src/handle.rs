@@ -159,6 +159,7 @@ impl Agent {
             program: crate::program::ProgramSlot::default(),
             program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
+            program_usage: Mutex::default(),
             greeted: Default::default(),
             compacting: Default::default(),
             busy: Default::default(),
@@ -632,6 +633,18 @@ impl Agent {
             .recorder
             .facts(|facts| facts.system_prompt.as_ref().map_or(0, String::len));
         Ok(self.shared.context_size(system, &self.shared.specs())?)
+    }
+
+    /// How full the context is, as clients are told at the end of a turn. `None` if nothing was said yet, or nobody knows.
+    pub fn context_usage(&self) -> Option<lodge_events::SessionUsageInfo> {
+        let model = self.shared.settings().model;
+        if lodge_external::Program::behind(&*model).is_some() {
+            return self.shared.program_usage.lock().clone();
+        }
+        self.shared
+            .recorder
+            .facts(|facts| facts.first_prompt.is_some().then_some(()))?;
+        Some(crate::turn::usage_info(model.info(), &self.context_size().ok()?))
     }
 
     /// Slash commands that clients run.

@@ -234,13 +234,9 @@ impl Shared {
 
     /// As [`Shared::permit`] for something that whoever wants it may give up at any time: the question is then taken back.
     pub(crate) async fn permit_for_now(&self, request: PermissionRequest) -> Result<Verdict, LogError> {
-        let mut asking = Asking {
-            shared: self,
-            request_id: Uuid::new_v4().to_string(),
-            request: Some(request.clone()),
-        };
+        let mut asking = Asking::new(self, Uuid::new_v4().to_string(), &request);
         let verdict = self.permit(&asking.request_id, request).await;
-        asking.request = None;
+        asking.done();
         verdict
     }
 
@@ -436,10 +432,25 @@ impl Shared {
 }
 
 /// A question that is taken back when it is dropped.
-struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     shared: &'a Shared,
     request_id: String,
     request: Option<PermissionRequest>,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(shared: &'a Shared, request_id: String, request: &PermissionRequest) -> Self {
+        Self {
+            shared,
+            request_id,
+            request: Some(request.clone()),
+        }
+    }
+
+    /// Nothing is left to take back.
+    pub(crate) fn done(&mut self) {
+        self.request = None;
+    }
 }
 
 impl Drop for Asking<'_> {

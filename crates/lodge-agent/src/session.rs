@@ -78,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) program_not_continued: AtomicBool,
     /// The slash commands that it understands, once it named them.
     pub(crate) program_commands: Mutex<Vec<lodge_external::Command>>,
+    /// How full its context is, once it said so.
+    pub(crate) program_usage: Mutex<Option<lodge_events::SessionUsageInfo>>,
     /// Skills and agents that were found.
     pub(crate) custom: Arc<Mutex<Loaded>>,
     /// The sub-agents.

@@ -387,7 +387,12 @@ pub(crate) fn tell_usage(
         return Ok(());
     }
     let size = shared.context_size(system_bytes, tools)?;
-    shared.recorder.note(SessionUsageInfo {
+    shared.recorder.note(usage_info(model, &size));
+    Ok(())
+}
+
+pub(crate) fn usage_info(model: &ModelInfo, size: &crate::ContextSize) -> SessionUsageInfo {
+    SessionUsageInfo {
         token_limit: model.context_window,
         current_tokens: size.total(),
         messages_length: size.messages,
@@ -395,8 +400,7 @@ pub(crate) fn tell_usage(
         conversation_tokens: Some(size.conversation),
         tool_definitions_tokens: Some(size.tools),
         ..SessionUsageInfo::default()
-    });
-    Ok(())
+    }
 }
 
 impl Turn {

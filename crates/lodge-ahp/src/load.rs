@@ -19,7 +19,7 @@ use crate::{
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
     reading::{Read, read},
-    session_config::{Branching, Isolation, approval_values},
+    session_config::{Branching, DEFAULT_EFFORT, EFFORT, Isolation, approval_values},
     state::{ChatStore, Closing, SessionEntry, Uri},
     telemetry::Signal,
     uri,
@@ -384,6 +384,7 @@ impl Face {
             mode: settings.mode.as_str(),
             approval: settings.approval,
             model: Some(settings.model.id.clone()),
+            effort: settings.reasoning_effort.clone(),
             branching,
             lifecycle: SessionLifecycle::Ready,
             flags: chats::flags(&marks),
@@ -404,6 +405,7 @@ pub(crate) struct NewState<'a> {
     pub(crate) mode: &'a str,
     pub(crate) approval: Approval,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
     pub(crate) branching: Option<Branching>,
     pub(crate) lifecycle: SessionLifecycle,
     pub(crate) flags: u32,
@@ -417,6 +419,8 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
     if let Some(model) = new.model {
         values.insert("model".to_owned(), model.into());
     }
+    let effort = new.effort.unwrap_or_else(|| DEFAULT_EFFORT.to_owned());
+    values.insert(EFFORT.to_owned(), effort.into());
     if let Some(git) = new.branching {
         values.insert("isolation".to_owned(), git.isolation.as_str().into());
         values.insert("branch".to_owned(), git.branch.into());

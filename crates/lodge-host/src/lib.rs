@@ -113,10 +113,12 @@ pub use lodge_agent::{
     TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints,
     instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
+pub use lodge_external::PROVIDER as PROGRAM_PROVIDER;
 pub use lodge_log::{
     About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,
     SessionSummary, SyncPolicy,
 };
+pub use lodge_models::ModelInfo;
 pub use lodge_tools::{
     BackgroundShell, Database, Editor, Environment, GitFiles, OutputSink, Statement, Table, Todos, ToolUpdate,
     UserCommand,

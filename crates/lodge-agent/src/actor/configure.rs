@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    COMMAND_SOURCE, Delivery, FileOperation, LodgeDirectories, LodgeNamed, MessageLane, PendingMessagesModified,
-    RemovalReason, SessionInfo, SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
+    COMMAND_SOURCE, Delivery, FileOperation, LodgeDirectories, MessageLane, PendingMessagesModified, RemovalReason,
+    SessionInfo, SessionModelChange, SessionPlanChanged, UserMessage,
 };
 use lodge_external::Program;
 use uuid::Uuid;
@@ -46,21 +46,7 @@ impl Actor {
             }
             Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode_as(id, mode)?,
-            Change::Name { automatic: true, .. } if self.shared.is_named_by_person() => {}
-            Change::Name { name, automatic } => {
-                let named = LodgeNamed {
-                    name: name.clone(),
-                    automatic: automatic.then_some(true),
-                };
-                if !recorder.facts(|facts| facts.about.named.as_ref() == Some(&named)) {
-                    recorder.record(named)?;
-                }
-                self.shared.settings.lock().name.clone_from(&name);
-                let title = name;
-                if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
-                    recorder.record_as(id, SessionTitleChanged { title })?;
-                }
-            }
+            Change::Name { name, automatic } => self.shared.set_name(id, name, automatic)?,
             Change::Cwd(cwd) => self.change_cwd(cwd)?,
             Change::Tools(tools) => self.shared.settings.lock().tools = tools,
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,

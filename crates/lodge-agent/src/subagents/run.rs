@@ -110,6 +110,7 @@ impl Shared {
             program: crate::program::ProgramSlot::default(),
             program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
+            program_usage: Mutex::default(),
             greeted: true.into(),
             busy: true.into(),
             custom: self.custom.clone(),

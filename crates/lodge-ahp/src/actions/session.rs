@@ -18,7 +18,9 @@ use crate::{
     customizations::{self, ServerRequest},
     face::Inner,
     load::branching_of,
-    session_config::{APPROVALS, Branching, Isolation, approval_named},
+    session_config::{
+        APPROVALS, Branching, DEFAULT_EFFORT, EFFORT, Isolation, approval_named, effort_of, takes_effort,
+    },
     version::Dialect,
 };
 
@@ -189,7 +191,8 @@ fn config(
         if known(key) == Some(value) {
             continue;
         }
-        let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
+        let model = wanted.get("model").or(known("model")).and_then(Value::as_str);
+        let setting = setting(dispatch, begun, branching.as_ref(), model, key, value)?;
         plan.effects.push(Effect::Change(setting));
     }
     let same = state
@@ -203,11 +206,12 @@ fn config(
 }
 
 /// What can be changed about a running session, and what that is when nobody chose.
-fn defaults(dispatch: &Dispatch<'_>) -> [(&'static str, Value); 3] {
+fn defaults(dispatch: &Dispatch<'_>) -> [(&'static str, Value); 4] {
     [
         ("mode", Mode::default().as_str().into()),
         ("autoApprove", "default".into()),
         ("model", dispatch.face.host.models().default_model().as_str().into()),
+        (EFFORT, DEFAULT_EFFORT.into()),
     ]
 }
 
@@ -216,6 +220,7 @@ fn setting(
     dispatch: &Dispatch<'_>,
     begun: bool,
     branching: Option<&Branching>,
+    model: Option<&str>,
     key: &str,
     value: &Value,
 ) -> Result<Setting, Refusal> {
@@ -245,6 +250,13 @@ fn setting(
                 Ok(Setting::Model(id.to_owned()))
             } else {
                 Err(SessionRefusal::NoModel(id.to_owned()).into())
+            }
+        }
+        EFFORT => {
+            let effort = value.as_str().map(effort_of).ok_or_else(wrong)?;
+            match takes_effort(&dispatch.face.host, model, effort.as_deref()) {
+                true => Ok(Setting::Effort(effort)),
+                false => Err(wrong()),
             }
         }
         "isolation" | "branch" if begun => Err(SessionRefusal::Begun.into()),

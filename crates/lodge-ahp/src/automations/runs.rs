@@ -12,6 +12,7 @@ use crate::{
     face::Face,
     methods::{NewSession, Template, Wanted, prepare},
     rpc::RpcError,
+    session_config::effort_in,
     state::Uri,
     uri,
 };
@@ -148,6 +149,7 @@ fn template(definition: &AutomationDefinition) -> Template {
     Template {
         provider: template.provider,
         directories: template.working_directories.unwrap_or_default(),
+        effort: template.model.as_ref().and_then(effort_in).map(str::to_owned),
         model: template.model.map(|model| model.id),
         config: template.config,
     }

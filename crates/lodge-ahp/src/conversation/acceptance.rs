@@ -10,6 +10,7 @@ use crate::{
     attachments::unread,
     chats::kept_message,
     projection::{embedded, message_of_prompt},
+    session_config::takes_effort,
 };
 
 /// The command that a message is, unless its sender wants it taken as it stands.
@@ -111,6 +112,16 @@ impl Setting {
             Self::Mode(mode) => Change::Mode(mode),
             Self::Approval(approval) => Change::Approval(approval),
             Self::Model(name) => return session.select_model_as(id, host, &name).await,
+            Self::Effort(effort) => {
+                let model = session.settings().model.id;
+                if !takes_effort(host, Some(&model), effort.as_deref()) {
+                    let effort = effort.unwrap_or_default();
+                    return Err(HostError::Invalid(format!(
+                        "the model {model:?} has no thinking level {effort:?}"
+                    )));
+                }
+                Change::ReasoningEffort(effort)
+            }
             Self::Directories(Directories { further, chosen }) => Change::ChatDirectories { further, chosen },
             // A session that has begun stays where it works.
             Self::Isolation(_) | Self::Branch(_) => return Ok(()),

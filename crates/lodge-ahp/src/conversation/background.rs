@@ -21,7 +21,12 @@ pub(crate) fn shell_of(work: &str) -> Option<&str> {
 impl Face {
     /// Lets clients see which commands are in the background now.
     pub(super) fn background_changed(&self, chat: &Uri) {
-        let agent = self.inner.lock().conversations.get(chat).and_then(|known| known.agent().cloned());
+        let agent = self
+            .inner
+            .lock()
+            .conversations
+            .get(chat)
+            .and_then(|known| known.agent().cloned());
         let shells = agent.as_ref().map(Session::background_shells).unwrap_or_default();
         let running = shells.iter().filter(|shell| shell.exit_code.is_none());
         self.show_background(chat, running.map(work).collect());

@@ -25,7 +25,7 @@ use crate::{
     attachments::Given,
     customizations::{Custom, Watchers},
     face::Face,
-    session_config::Isolation,
+    session_config::{Isolation, effort_in, effort_of},
     state::Uri,
 };
 
@@ -304,6 +304,7 @@ impl Driver {
         let new = NewSession {
             id: Some(self.host_id.clone()),
             model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
+            reasoning_effort: draft.effort.clone(),
             cwd: draft.cwd.clone(),
             worktree: isolated.then_some(base),
             additional_directories: draft.further.clone(),
@@ -453,6 +454,10 @@ impl Driver {
             Setting::Model(model.id.clone())
                 .apply(&self.face.host, &session)
                 .await?;
+            let effort = effort_in(model).map(effort_of);
+            if let Some(effort) = effort.filter(|effort| session.settings().reasoning_effort != *effort) {
+                Setting::Effort(effort).apply(&self.face.host, &session).await?;
+            }
         }
         let added = given.texts.into_iter().chain(chats).chain(preface);
         let prompt = prompt_of(given.attachments, added.collect());
@@ -493,6 +498,7 @@ impl Driver {
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
                 Setting::Model(model) => draft.model = Some(model),
+                Setting::Effort(effort) => draft.effort = effort,
                 Setting::Directories(places) => (draft.further, draft.chosen) = (places.further, places.chosen),
             }
             return Ok(());

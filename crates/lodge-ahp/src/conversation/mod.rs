@@ -106,6 +106,8 @@ pub(crate) enum Setting {
     Approval(Approval),
     /// The model, from the next turn on.
     Model(String),
+    /// How much the model reasons; none is what it chooses by itself.
+    Effort(Option<String>),
     /// Where it will work; only before it begins.
     Isolation(Isolation),
     /// Where its work tree will begin.
@@ -131,7 +133,7 @@ impl Setting {
     /// Whether clients are told of it when an event says it. Where chats work, the state says first.
     pub(crate) fn is_told_by_events(&self) -> bool {
         match self {
-            Self::Title(_) | Self::Mode(_) | Self::Approval(_) | Self::Model(_) => true,
+            Self::Title(_) | Self::Mode(_) | Self::Approval(_) | Self::Model(_) | Self::Effort(_) => true,
             Self::Isolation(_) | Self::Branch(_) | Self::Directories(_) => false,
         }
     }
@@ -146,6 +148,7 @@ pub(crate) struct Draft {
     /// Those of all that its first chat has, when it has not all.
     pub(crate) chosen: Option<Vec<PathBuf>>,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) approval: Approval,
     pub(crate) title: Option<String>,

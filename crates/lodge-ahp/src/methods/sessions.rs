@@ -16,10 +16,10 @@ use super::Request;
 use crate::{
     actions, chats,
     conversation::{Draft, Effect},
-    face::Face,
+    face::{Face, is_agent, is_program},
     load::{NewState, UNTITLED, branching_of, new_state},
     rpc::{self, RpcError, RpcResult, code},
-    session_config::{Branching, Isolation},
+    session_config::{Branching, EFFORT, Isolation, effort_of, takes_effort},
     state::Uri,
     uri,
 };
@@ -61,9 +61,8 @@ pub(super) struct Meta {
 #[derive(Deserialize)]
 struct Model {
     id: String,
-    /// No model here has settings of its own.
-    #[serde(default, rename = "config")]
-    _config: Option<JsonObject>,
+    #[serde(default)]
+    config: Option<JsonObject>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +77,8 @@ pub(crate) struct Template {
     pub(crate) provider: Option<String>,
     pub(crate) directories: Vec<String>,
     pub(crate) model: Option<String>,
+    /// How much the model reasons.
+    pub(crate) effort: Option<String>,
     pub(crate) config: Option<JsonObject>,
 }
 
@@ -89,6 +90,7 @@ pub(crate) struct Wanted {
     /// Where it works beside that, by addresses.
     further: Vec<String>,
     model: Option<String>,
+    effort: Option<String>,
     mode: Mode,
     approval: Approval,
     branching: Option<Branching>,
@@ -128,9 +130,11 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         ));
     }
     let directories = params.working_directories.into_iter().flatten();
+    let options = params.model.as_ref().and_then(|model| model.config.as_ref());
     let template = Template {
         provider: params.provider,
         directories: directories.chain(params.working_directory).collect(),
+        effort: text(options, EFFORT)?.map(str::to_owned),
         model: params.model.map(|model| model.id),
         config: params.config,
     };
@@ -227,7 +231,7 @@ pub(super) fn own_uri(named: Option<String>, thing: &str, own_scheme: Option<&st
 
 /// Whether there can be such a session, as things are now, and what it is then.
 pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, RpcError> {
-    if let Some(provider) = template.provider.as_deref().filter(|name| !uri::is_provider(name)) {
+    if let Some(provider) = template.provider.as_deref().filter(|name| !is_agent(&face.host, name)) {
         return Err(RpcError::new(
             code::PROVIDER_NOT_FOUND,
             format!("there is no provider {provider:?}"),
@@ -262,10 +266,30 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
         Some(model) => Some(model),
         None => text(config, "model")?.map(str::to_owned),
     };
+    let program = template.provider.clone().filter(|name| is_program(&face.host, name));
+    let model = match (program, model) {
+        (Some(program), Some(model)) if model != program => {
+            return Err(RpcError::params(format!(
+                "the agent {program:?} does not use the model {model:?}"
+            )));
+        }
+        (program, model) => program.or(model),
+    };
     if let Some(model) = &model
         && face.host.models().resolve(Some(model)).is_err()
     {
         return Err(RpcError::params(format!("there is no model {model:?}")));
+    }
+    let effort = match template.effort {
+        Some(effort) => Some(effort),
+        None => text(config, EFFORT)?.map(str::to_owned),
+    };
+    let effort = effort.as_deref().and_then(effort_of);
+    if !takes_effort(&face.host, model.as_deref(), effort.as_deref()) {
+        let (model, effort) = (model.unwrap_or_default(), effort.unwrap_or_default());
+        return Err(RpcError::params(format!(
+            "the model {model:?} has no thinking level {effort:?}"
+        )));
     }
     let (mode, approval, isolation) = session_settings(config)?;
     let branch = text(config, "branch")?.map(str::to_owned);
@@ -275,6 +299,7 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
         cwd,
         further: directories,
         model,
+        effort,
         mode,
         approval,
         branching,
@@ -377,6 +402,7 @@ impl NewSession<'_> {
             mode: wanted.mode.as_str(),
             approval: wanted.approval,
             model: Some(model.unwrap_or_else(|| face.host.models().default_model().to_owned())),
+            effort: wanted.effort.clone(),
             branching: wanted.branching.clone(),
             lifecycle: SessionLifecycle::Creating,
             flags: SessionStatus::IsRead.bits(),
@@ -387,6 +413,7 @@ impl NewSession<'_> {
             further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
             chosen: None,
             model: wanted.model,
+            effort: wanted.effort,
             mode: wanted.mode,
             approval: wanted.approval,
             title: self.title,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Request, host_error};
 use crate::{
-    rpc::{self, RpcError, RpcResult, code},
     conversation::shell_of,
+    rpc::{self, RpcError, RpcResult, code},
 };
 
 #[derive(Deserialize)]

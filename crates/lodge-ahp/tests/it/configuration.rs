@@ -58,7 +58,7 @@ async fn the_schema_follows_the_values() {
     };
     assert_eq!(
         names(&resolve(&mut a, json!({})).await),
-        ["model", "mode", "autoApprove"]
+        ["model", "thinkingLevel", "mode", "autoApprove"]
     );
     repository(&house);
     for client in [&mut a, &mut seed] {
@@ -67,10 +67,12 @@ async fn the_schema_follows_the_values() {
             json!({ "branch": "feature/config", "mode": "plan", "autoApprove": "nonsense" }),
         )
         .await;
-        assert_eq!(names(&folder), ["model", "mode", "autoApprove", "isolation", "branch"]);
+        let all = ["model", "thinkingLevel", "mode", "autoApprove", "isolation", "branch"];
+        assert_eq!(names(&folder), all);
         assert_eq!(
             folder["values"],
-            json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default", "isolation": "folder", "branch": "main" })
+            json!({ "model": "rehearsal", "thinkingLevel": "default", "mode": "plan", "autoApprove": "default",
+                "isolation": "folder", "branch": "main" })
         );
         let branch = &folder["schema"]["properties"]["branch"];
         assert_eq!(
@@ -97,6 +99,78 @@ async fn the_schema_follows_the_values() {
     // Every schema is what the official types read.
     let resolved = resolve(&mut a, json!({ "isolation": "worktree" })).await;
     serde_json::from_value::<ahp_types::commands::ResolveSessionConfigResult>(resolved).unwrap();
+}
+
+/// How much the model of a session reasons.
+async fn effort(house: &House, session: &str) -> Option<String> {
+    let id = session.rsplit('/').next().unwrap();
+    house.host.open_session(id).await.unwrap().settings().reasoning_effort
+}
+
+/// What a client says to choose a model and how much it reasons.
+fn chosen(model: &str, effort: &str) -> Value {
+    json!({ "id": model, "config": { "thinkingLevel": effort } })
+}
+
+#[tokio::test]
+async fn how_much_a_model_reasons_is_chosen_with_it_in_every_dialect_and_kept() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let root = a.subscribe(ROOT).await["state"].clone();
+    let model = &root["agents"][0]["models"][0];
+    let efforts = &model["configSchema"]["properties"]["thinkingLevel"];
+    let known = (&efforts["enum"], &efforts["enumLabels"][0]);
+    assert_eq!(known, (&json!(["low", "medium", "high"]), &json!("Low")), "{model}");
+    let session = format!("lodge:/{}", uuid(1));
+    let create = |effort: &str| json!({ "channel": session, "model": chosen("rehearsal", effort) });
+    let refused = a.request("createSession", create("most")).await.unwrap_err();
+    assert!(refused.to_string().contains("no thinking level"), "{refused}");
+    a.request("createSession", create("low")).await.unwrap();
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "low", "{state}");
+    // Before its first message, by any client.
+    let change = |effort: &str| json!({ "type": "session/configChanged", "config": { "thinkingLevel": effort } });
+    a.accepted(&session, change("medium")).await;
+    let refused = a.refused(&session, change("most")).await;
+    assert!(refused.contains("is not a value"), "{refused}");
+    let seen = seed.subscribe(&session).await;
+    assert_eq!(
+        seen["state"]["summary"]["model"],
+        chosen("rehearsal", "medium"),
+        "{seen}"
+    );
+    let chat = state["defaultChat"].as_str().unwrap().to_owned();
+    a.subscribe(&chat).await;
+    a.turn(&chat, "t1", "say hello").await;
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("medium"));
+    // With a message, as VS Code does.
+    let mut first = turn_started("t2", "say hello");
+    first["message"]["model"] = chosen("rehearsal", "high");
+    a.accepted(&chat, first).await;
+    a.ends(&chat, "t2").await;
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("high"));
+    let mut wrong = turn_started("t3", "say hello");
+    wrong["message"]["model"] = chosen("rehearsal", "most");
+    a.accepted(&chat, wrong).await;
+    let failed = a.ends(&chat, "t3").await;
+    assert!(failed.to_string().contains("no thinking level"), "{failed}");
+    let changed = json!({ "type": "session/modelChanged", "session": session, "model": chosen("rehearsal", "low") });
+    let told = seed.dispatch_seed(changed).await;
+    let told = seed.verdict(told).await;
+    assert_eq!(told["action"]["model"], chosen("rehearsal", "low"), "{told}");
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("low"));
+    drop((a, seed));
+    house.restart().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "low", "{state}");
+    b.accepted(&session, change("default")).await;
+    drop(b);
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let state = c.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "default", "{state}");
 }
 
 #[tokio::test]
@@ -252,6 +326,7 @@ async fn settings_change_while_a_session_runs() {
     }
     let state = a.subscribe(&session).await["state"].clone();
     let mut expected = config;
+    expected["thinkingLevel"] = json!("default");
     expected["lodge.approvals"] = json!("all");
     assert_eq!(state["config"]["values"], expected);
 }

@@ -6,7 +6,7 @@ use lodge_agent::{
     AgentError, Approval, Compaction, ContextSize, Customization, HookFiles, Instruction, Mode, PendingQuestion,
     Prompt, Settings, SubagentSettings, TaskInfo, ToolFilter,
 };
-use lodge_events::{AutoTier, PermissionRequest};
+use lodge_events::{AutoTier, PermissionRequest, SessionUsageInfo};
 use lodge_models::{ModelInfo, ToolSpec};
 use lodge_tools::{
     BackgroundShell, Todos,
@@ -144,6 +144,11 @@ impl Session {
     /// Names and descriptions of the tools that the model may call now.
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.agent().tools()
+    }
+
+    /// How full the context is, as clients are told at the end of a turn. `None` if nothing was said yet, or nobody knows.
+    pub fn context_usage(&self) -> Option<SessionUsageInfo> {
+        self.agent().context_usage()
     }
 
     /// What the agent has noted to do.

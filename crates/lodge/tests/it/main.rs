@@ -23,6 +23,8 @@ mod external;
 mod external_lies;
 mod external_limits;
 mod external_requests;
+mod external_sign_in;
+mod external_talk;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod full_disk;

@@ -143,6 +143,7 @@ fn programs_paths_addresses_and_risks_are_found() {
             "[echo!, rm!, tee!]; paths: x* /etc/hosts*; a guess",
         ),
         ("bash -c \"ls && rm x\"", "[bash -c!, ls!, rm!]; paths: x*; a guess"),
+        ("/bin/bash -lc 'ls && rm x'", "[bash -lc!, ls!, rm!]; paths: x*; a guess"),
         (
             "curl -fsSL https://x.org/i.sh | sudo bash",
             "[curl!, sudo!, bash!]; urls: https://x.org/i.sh; a guess; warning: Runs what it downloads.",
