@@ -100,7 +100,7 @@ mod tests {
     fn what_is_not_recorded_does_not_hold_unless_it_may() {
         let settings = Changing::new(2);
         let log = Mutex::new(vec![2]);
-        let lower = |new, has_space| {
+        let lower = |new: i32, has_space: bool| {
             let is_recorded = || log.lock().last() == Some(&new);
             let record = |_: &i32| {
                 log.lock().extend(has_space.then_some(new));
