@@ -370,8 +370,14 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
 fn nobody_has(request: &Request<'_>, uri: &str, id: &str) -> bool {
     let face = request.face;
     let inner = face.inner.lock();
-    let own = inner.talks.values().filter(|talk| talk.host_id == id && talk.agent().is_some());
-    let others = face.host.live(id).is_some_and(|session| session.clients() > own.count());
+    let own = inner
+        .talks
+        .values()
+        .filter(|talk| talk.host_id == id && talk.agent().is_some());
+    let others = face
+        .host
+        .live(id)
+        .is_some_and(|session| session.clients() > own.count());
     !inner.core.has_audience(uri) && !others
 }
 
