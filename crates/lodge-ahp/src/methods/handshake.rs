@@ -348,7 +348,7 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
     if let Some(environment) = environment(request, params.meta)?
         && let Some((_, id)) = request.face.locate(&uri).await
     {
-        let alone = !request.face.inner.lock().core.has_audience(&uri);
+        let alone = nobody_has(request, &uri, &id);
         let brought = request.face.host.bring_environment(&id, environment, alone).await;
         brought.map_err(host_error)?;
     }
@@ -364,6 +364,21 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
     drop(inner);
     request.face.listeners_changed();
     Ok(Reply::Sent)
+}
+
+/// Whether nobody has a session open, over this face or another.
+fn nobody_has(request: &Request<'_>, uri: &str, id: &str) -> bool {
+    let face = request.face;
+    let inner = face.inner.lock();
+    let own = inner
+        .talks
+        .values()
+        .filter(|talk| talk.host_id == id && talk.agent().is_some());
+    let others = face
+        .host
+        .live(id)
+        .is_some_and(|session| session.clients() > own.count());
+    !inner.core.has_audience(uri) && !others
 }
 
 #[derive(Serialize)]

@@ -123,8 +123,9 @@ fn sessions_are_renamed_and_deleted_in_the_list() {
     screen.press("y");
     wait("the end of the session", || !listed().contains("say apples"));
     assert!(listed().contains("say fruit"), "{}", listed());
+    screen.until_shows("No match.");
     screen.press("\x1b");
-    screen.until_hides("say fruit");
+    screen.until_hides("No match.");
     screen.leave();
 }
 
