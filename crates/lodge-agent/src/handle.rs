@@ -186,6 +186,11 @@ impl Agent {
         self.shared.tool_state.shown_dir()
     }
 
+    /// The mark of a program that is started for the session, so that the program ends with it, also when the host is killed.
+    pub fn program_mark(&self) -> (std::ffi::OsString, std::ffi::OsString) {
+        self.shared.tool_state.program_mark()
+    }
+
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(command(reply)).map_err(|_| AgentError::Gone)?;

@@ -22,6 +22,7 @@ mod customization_watch;
 mod decided_parts;
 mod decisions;
 mod export;
+mod extensions;
 mod fork;
 mod host;
 mod hub;
@@ -78,6 +79,7 @@ pub use decisions::{
     DecidedFor, Decision, Decisions, SessionDecisions, disabled_skills, server_key, server_of, skill_key,
 };
 pub use export::{Export, Format};
+pub use extensions::{ExtensionProgram, StartedExtension};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Kept, Link, Wire};
@@ -122,8 +124,8 @@ pub use lodge_tools::{
     UserCommand,
     changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip},
     custom::{
-        AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
-        Skill, Tier, find_agents, find_skills,
+        AgentDefinition, AgentSource, Extension, ExtensionSource, Found, Kind, Place, Places, Plugin,
+        ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES, Skill, Tier, find_agents, find_skills,
     },
     spill::Pointer as SpillPointer,
 };

@@ -141,6 +141,7 @@ const GUARDED_BELOW: &[(&str, &[&str])] = &[
         ".github",
         &[
             "hooks",
+            "extensions",
             "agents",
             "skills",
             "prompts",
