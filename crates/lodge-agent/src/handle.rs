@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-pub use self::tasks::NewTask;
+pub use self::tasks::{AgentEnd, FactoryAgent, NewTask};
 use crate::{
     AgentError,
     actor::{Actor, Command, Ending, QueueChange},

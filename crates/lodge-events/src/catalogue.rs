@@ -222,7 +222,7 @@ catalogue! {
     SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
     SessionCanvasRegistryChanged SessionCanvasOpened SessionCanvasUnavailable SessionCanvasClosed SessionCanvasRecorded
     SessionCanvasRemoved SessionExtensionsLoaded FactoryRunStarted FactoryRunUpdated FactoryRunSettled
-    LodgeFactoryStarted LodgeFactoryLogged LodgeFactoryStep LodgeFactorySettled
+    LodgeFactoryStarted LodgeFactoryLogged LodgeFactoryAgent LodgeFactoryStep LodgeFactorySettled
     PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
     ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted
     ExitPlanModeRequested ExitPlanModeCompleted AutoModeSwitchRequested AutoModeSwitchCompleted

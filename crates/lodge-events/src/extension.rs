@@ -53,6 +53,20 @@ events! {
         lines: Vec<FactoryLine> = "What it told.",
     }
 
+    "lodge.factory_agent" LodgeFactoryAgent persisted newer
+        "A sub-agent of a factory run began or ended." {
+        run_id: String = "The run.",
+        agent_id: String = "The sub-agent.",
+        tool_call_id: String = "The tool call that its events name.",
+        label: String = "Its name for people.",
+        agent_type: String = "Its kind.",
+        requested_model? String = "The model that the factory asked for.",
+        model? String = "Its model.",
+        status: String = "`running`, `completed`, `failed` or `cancelled`.",
+        cost? f64 = "What it cost, in the provider's unit.",
+        active_ms? u64 = "Milliseconds that it ran.",
+    }
+
     "lodge.factory_step" LodgeFactoryStep persisted newer
         "A step of a factory run is done, and is not done again when the run is resumed." {
         run_id: String = "The run.",

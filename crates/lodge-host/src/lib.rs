@@ -105,15 +105,15 @@ pub use written_messages::{Written, is_from_person};
 
 // What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{
-    AccessToken, AgentError, Answer, AnsweredBy, Approval, ApprovalForRun, AutoModeQuestion, Capabilities, Change,
-    ClientCalls, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
-    Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts as SessionState, GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN,
-    Instruction, ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome, PREPARATION_FAILED, PendingMessage,
-    PendingMessages, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, Remote,
-    RemoteLog, RulesChange, SectionChange, Storing, SubagentOverride, SubagentSettings, Supply, SystemMessage,
-    TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints,
-    instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
+    AccessToken, AgentEnd, AgentError, Answer, AnsweredBy, Approval, ApprovalForRun, AutoModeQuestion, Capabilities,
+    Change, ClientCalls, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization,
+    CustomizationChange, Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion,
+    ExternalResult, FactoryAgent, Facts as SessionState, GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED,
+    INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome,
+    PREPARATION_FAILED, PendingMessage, PendingMessages, PendingQuestion, PermissionDecision, Prompt, Publish,
+    QuestionKind, QueueChange, Remote, RemoteLog, RulesChange, SectionChange, Storing, SubagentOverride,
+    SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
+    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,

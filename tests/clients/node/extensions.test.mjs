@@ -65,6 +65,14 @@ const WORKER = `
         return [first, await step("second", () => (note("second"), 2))];
       }, { phases: [{ title: "one", detail: "The first." }, { title: "two" }, { title: "three" }] }),
       factory("waits", async ({ signal }) => (note("waits"), await until("go", signal), "gone")),
+      factory("asks", async ({ agent, phase }) => {
+        phase("asking");
+        const first = await agent("say one", { label: "first" });
+        return [first, await agent("say 42", { schema: { type: "number" }, label: "second" })];
+      }),
+      factory("asks slowly", async ({ agent }) =>
+        agent('call bash {"command":"sleep 600","description":"Waiting"} then say never')),
+      factory("asks in vain", async ({ agent }) => agent("say x", { agent: "nosuch" })),
       factory("hangs", async () => new Promise(() => {}), { limits: { timeoutSeconds: 0.2 } }),
     ],
   });
@@ -181,7 +189,7 @@ test("a factory runs, and goes on where it broke off", async ({ start, work, hom
   ]) {
     await assert.rejects(report, /is over/);
   }
-  await assert.rejects(factory.agent({ factoryRunId: runId, executionToken: "", prompt: "", opts: {} }), /starts no agents/);
+  await assert.rejects(factory.agent({ factoryRunId: runId, executionToken: "", prompt: "", opts: {} }), /is over/);
   const told = (type) => ofType(events, type).map(({ data }) => data);
   assert.deepEqual(told("factory.run_started").map(({ factoryName, attempt }) => [factoryName, attempt]), [
     ["echo", 1], ["steps", 1], ["steps", 2], ["hangs", 1],
@@ -228,4 +236,40 @@ test("runs go on side by side, are cancelled, and outlive their extension and th
   writeFileSync(join(place, "go"), "");
   const { run } = await again.session.rpc.factory.resume({ runId: lost.runId });
   assert.deepEqual([run.status, run.result], ["completed", "gone"]);
+});
+
+test("sub-agents work for a factory within its limits, and none is asked twice", async ({ start, work }) => {
+  await extension(work, "worker", WORKER);
+  const { session: chat, events } = await session(start(), asked());
+  await stands(chat, "project:worker", "running");
+  const { factory } = chat.rpc;
+  const limited = await factory.run({ name: "asks", args: {}, options: { limits: { maxTotalSubagents: 1 } } });
+  assert.deepEqual([limited.status, limited.failure.kind, limited.failure.value], ["error", "maxTotalSubagents", 1]);
+  const { runId } = limited;
+  const { run } = await factory.resume({ runId, limits: { maxTotalSubagents: 2 } });
+  assert.deepEqual([run.status, run.result], ["completed", ["one", 42]]);
+  const detail = await factory.getRunDetail({ runId });
+  assert.deepEqual(detail.agents.map(({ label, agentType, status, phaseId }) => [label, agentType, status, phaseId]), [
+    ["first", "general-purpose", "completed", "asking"],
+    ["second", "general-purpose", "completed", "asking"],
+  ]);
+  assert.deepEqual([detail.consumed.subagents, detail.liveAgentCount, detail.phases[0].totalAgentCount], [2, 0, 2]);
+  const started = ofType(events, "subagent.started");
+  assert.deepEqual(started.map(({ data }) => data.factoryRunId), [runId, runId]);
+  assert.equal(ofType(events, "factory.run_settled").at(-1).data.consumedSubagents, 2);
+  assert.ok(!types(events).includes("system.notification"), "the conversation hears nothing of it");
+
+  const failed = await factory.run({ name: "asks in vain", args: {} });
+  assert.equal(failed.status, "error");
+  assert.match(failed.error, /nosuch/);
+
+  const slow = factory.run({ name: "asks slowly", args: {} });
+  const agent = await event(events, "subagent.started", ({ id }) => !started.some((known) => known.id === id));
+  await event(events, "tool.execution_start", ({ data }) => data.toolName === "bash");
+  const stopped = await factory.cancel({ runId: agent.data.factoryRunId });
+  assert.equal(stopped.status, "cancelled");
+  assert.equal((await slow).status, "cancelled");
+  await event(events, "subagent.completed", ({ data }) => data.cancelled === true);
+  const after = await factory.getRunDetail({ runId: stopped.runId });
+  assert.deepEqual(after.agents.map(({ status }) => status), ["cancelled"]);
 });

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use lodge_events::{FactoryRunSettled, FactoryRunStarted, LodgeFactorySettled, LodgeFactoryStarted};
 use lodge_host::Session;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Limits, Live, MOST_LIVE, PATIENCE, refused};
+use super::{Limits, Live, MOST_AGENTS, MOST_LIVE, PATIENCE, refused};
 use crate::{
     board::Board,
     peer::{CallError, Peer},
@@ -40,7 +40,7 @@ struct Place {
 }
 
 impl Place {
-    fn take(board: &Arc<Board>, run_id: &str) -> Result<Self, RpcError> {
+    fn take(board: &Arc<Board>, run_id: &str, limits: Limits) -> Result<Self, RpcError> {
         let mut state = board.factories().state.lock();
         if state.live.contains_key(run_id) {
             return Err(refused(
@@ -56,6 +56,14 @@ impl Place {
             token: Uuid::new_v4().to_string(),
             cancel: CancellationToken::new(),
             ended: CancellationToken::new(),
+            limits,
+            reached: None,
+            agents: Arc::new(Semaphore::new(
+                limits
+                    .max_concurrent_subagents
+                    .map_or(MOST_AGENTS, |most| most as usize),
+            )),
+            admitted: 0,
         };
         let place = Self {
             board: Arc::clone(board),
@@ -66,6 +74,14 @@ impl Place {
         };
         state.live.insert(run_id.to_owned(), live);
         Ok(place)
+    }
+}
+
+impl Place {
+    fn why_stopped(&self) -> End {
+        let state = self.board.factories().state.lock();
+        let reached = state.live.get(&self.run_id).and_then(|live| live.reached);
+        reached.map_or(End::Cancelled, |(kind, value)| End::Reached(kind, value))
     }
 }
 
@@ -80,13 +96,14 @@ impl Drop for Place {
 enum End {
     Answered(Result<Value, CallError>),
     Cancelled,
-    TimedOut,
+    /// It reached a limit, with this name and value.
+    Reached(&'static str, f64),
 }
 
 impl Attempt {
     /// Makes the attempt in a task of its own, and waits for it.
     pub(super) async fn make(self, board: &Arc<Board>, session: &Session, peer: Peer) -> Result<Value, RpcError> {
-        let place = Place::take(board, &self.started.run_id)?;
+        let place = Place::take(board, &self.started.run_id, self.limits)?;
         let session = session.clone();
         let task = tokio::spawn(async move {
             self.go(&place, &session, peer).await?;
@@ -116,18 +133,23 @@ impl Attempt {
             let used = Duration::from_millis(self.used_ms);
             begun + Duration::from_secs_f64(seconds).saturating_sub(used)
         });
-        let end = call(place, session.id(), &peer, &params, until).await;
+        let timeout = self.limits.timeout_seconds.unwrap_or_default();
+        let end = call(place, session.id(), &peer, &params, until.map(|until| (until, timeout))).await;
         let elapsed_ms = begun.elapsed().as_millis() as u64;
         let settled = LodgeFactorySettled {
             run_id: run_id.clone(),
             elapsed_ms,
-            ..settled(end, &run_id, self.limits)
+            ..settled(end, &run_id)
         };
+        let spent = factories.look(session, &place.run_id, |shown| {
+            (shown.run.agents.len() as u64, shown.run.nano_aiu())
+        });
+        let (consumed_subagents, consumed_nano_aiu) = spent.await?;
         let told = FactoryRunSettled {
             run_id,
             status: settled.status.clone(),
-            consumed_subagents: 0,
-            consumed_nano_aiu: 0,
+            consumed_subagents,
+            consumed_nano_aiu,
             elapsed_ms: self.used_ms + elapsed_ms,
             failure_type: settled
                 .failure
@@ -141,19 +163,22 @@ impl Attempt {
 }
 
 /// Calls the factory. One that is stopped is asked to stop, and has a moment for it.
-async fn call(place: &Place, session: &str, peer: &Peer, params: &Value, until: Option<Instant>) -> End {
+async fn call(place: &Place, session: &str, peer: &Peer, params: &Value, until: Option<(Instant, f64)>) -> End {
     let call = peer.call("factory.execute", params);
     tokio::pin!(call);
     let timeout = async {
         match until {
-            Some(until) => tokio::time::sleep_until(until).await,
+            Some((until, seconds)) => {
+                tokio::time::sleep_until(until).await;
+                seconds
+            }
             None => std::future::pending().await,
         }
     };
     let end = tokio::select! {
         answer = &mut call => return End::Answered(answer),
-        () = place.cancel.cancelled() => End::Cancelled,
-        () = timeout => End::TimedOut,
+        () = place.cancel.cancelled() => place.why_stopped(),
+        seconds = timeout => End::Reached("timeoutSeconds", seconds),
     };
     let abort = json!({"sessionId": session, "runId": place.run_id, "executionToken": place.token});
     let stopping = async {
@@ -170,7 +195,7 @@ async fn call(place: &Place, session: &str, peer: &Peer, params: &Value, until: 
 }
 
 /// What is recorded of an end.
-fn settled(end: End, run_id: &str, limits: Limits) -> LodgeFactorySettled {
+fn settled(end: End, run_id: &str) -> LodgeFactorySettled {
     let ended = |status: &str| LodgeFactorySettled {
         status: status.to_owned(),
         ..LodgeFactorySettled::default()
@@ -203,14 +228,9 @@ fn settled(end: End, run_id: &str, limits: Limits) -> LodgeFactorySettled {
             reason: Some("It was cancelled".to_owned()),
             ..ended("cancelled")
         },
-        End::TimedOut => {
-            let seconds = limits.timeout_seconds.unwrap_or_default();
-            LodgeFactorySettled {
-                failure: Some(json!({
-                    "type": "factory_limit_reached", "kind": "timeoutSeconds", "value": seconds, "runId": run_id,
-                })),
-                ..failed(format!("The run reached its limit of {seconds} s"))
-            }
-        }
+        End::Reached(kind, value) => LodgeFactorySettled {
+            failure: Some(json!({"type": "factory_limit_reached", "kind": kind, "value": value, "runId": run_id})),
+            ..failed(format!("The run reached its limit {kind}: {value}"))
+        },
     }
 }

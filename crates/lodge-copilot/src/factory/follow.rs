@@ -75,6 +75,7 @@ impl Followed {
         let run_id = match event.payload() {
             Payload::LodgeFactoryStarted(started) => &started.run_id,
             Payload::LodgeFactoryLogged(logged) => &logged.run_id,
+            Payload::LodgeFactoryAgent(agent) => &agent.run_id,
             Payload::LodgeFactoryStep(step) => &step.run_id,
             Payload::LodgeFactorySettled(settled) => &settled.run_id,
             _ => return Ok(()),

@@ -1,6 +1,7 @@
 //! Factories: work that clients of a session offer by name. A run calls the client that offers the factory, and the log has what
 //! came of it, so that a run which failed, or lost its client or its host, can be resumed.
 
+mod agents;
 mod attempt;
 mod follow;
 mod limits;
@@ -14,20 +15,22 @@ use lodge_events::{FactoryLine, LodgeFactoryLogged, LodgeFactoryStarted, LodgeFa
 use lodge_host::Session;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub(crate) use self::{
+    agents::AgentOptions,
+    limits::Limits,
+    registered::{FactoryConfig, Registered},
+    shown::Paging,
+};
 use self::{
     attempt::Attempt,
     follow::Followed,
     registered::Provider,
     runs::{Run, Status},
     shown::Shown,
-};
-pub(crate) use self::{
-    limits::Limits,
-    registered::{FactoryConfig, Registered},
-    shown::Paging,
 };
 use crate::{
     board::Board,
@@ -36,6 +39,9 @@ use crate::{
 
 /// How many runs of a session can be under way.
 const MOST_LIVE: usize = 32;
+/// How many sub-agents of a run work at a time, and are started at all, unless it is limited to fewer.
+const MOST_AGENTS: usize = 16;
+const MOST_AGENTS_IN_ALL: usize = 1_000;
 /// How long a factory may take to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Limits of what a factory stores: lines at once and their length, steps of a run and the length of one.
@@ -50,6 +56,13 @@ struct Live {
     token: String,
     cancel: CancellationToken,
     ended: CancellationToken,
+    limits: Limits,
+    /// The limit that it reached, and its value.
+    reached: Option<(&'static str, f64)>,
+    /// Places for sub-agents.
+    agents: Arc<Semaphore>,
+    /// Sub-agents that were admitted and that the log does not have yet.
+    admitted: usize,
 }
 
 #[derive(Default)]
@@ -72,6 +85,11 @@ fn refused(code: &str, message: impl Into<String>) -> RpcError {
         data: Some(json!({"code": code})),
         ..RpcError::new(INVALID_PARAMS, message)
     }
+}
+
+/// What a step is called in the journal, in which answers of sub-agents are, too.
+fn step_key(key: &str) -> String {
+    format!("step:{key}")
 }
 
 fn now_ms() -> i64 {
@@ -248,7 +266,8 @@ impl Factories {
         key: &str,
     ) -> Result<Option<Value>, RpcError> {
         self.check(run_id, token)?;
-        self.look(session, run_id, |shown| shown.run.journal.get(key).cloned())
+        let key = step_key(key);
+        self.look(session, run_id, |shown| shown.run.journal.get(&key).cloned())
             .await
     }
 
@@ -258,10 +277,14 @@ impl Factories {
         session: &Session,
         run_id: &str,
         token: &str,
-        key: String,
+        key: &str,
         result: Value,
     ) -> Result<(), RpcError> {
         self.check(run_id, token)?;
+        self.keep(session, run_id, step_key(key), result).await
+    }
+
+    async fn keep(&self, session: &Session, run_id: &str, key: String, result: Value) -> Result<(), RpcError> {
         let bytes = key.len() + result.to_string().len();
         if bytes > LONGEST_STEP {
             let message = format!("The result of the step has {bytes} bytes: the limit is {LONGEST_STEP}");

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lodge_events::{Event, FactoryLine, FactoryPhase, LodgeFactorySettled, LodgeFactoryStarted, Payload};
+use lodge_events::{
+    Event, FactoryLine, FactoryPhase, LodgeFactoryAgent, LodgeFactorySettled, LodgeFactoryStarted, Payload,
+};
 use serde_json::Value;
 
 use super::limits::Limits;
@@ -71,6 +73,16 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
+/// A sub-agent that a run started.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    pub(crate) told: LodgeFactoryAgent,
+    pub(crate) phase: Option<String>,
+    pub(crate) attempt: u64,
+    pub(crate) started_ms: i64,
+    pub(crate) ended_ms: Option<i64>,
+}
+
 /// One run.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
@@ -98,6 +110,8 @@ pub(crate) struct Run {
     /// The number that the factory gave its last line in this attempt.
     last_told: Option<u64>,
     pub(crate) journal: BTreeMap<String, Value>,
+    /// The sub-agents of all attempts, in the order in which they began.
+    pub(crate) agents: Vec<Agent>,
     pub(crate) end: LodgeFactorySettled,
 }
 
@@ -129,6 +143,7 @@ impl Run {
             told: 0,
             last_told: None,
             journal: BTreeMap::new(),
+            agents: Vec::new(),
             end: LodgeFactorySettled::default(),
         }
     }
@@ -201,6 +216,38 @@ impl Run {
         self.end = settled.clone();
     }
 
+    fn tell_agent(&mut self, told: &LodgeFactoryAgent, time_ms: i64) {
+        let ended_ms = (told.status != "running").then_some(time_ms);
+        let phase = self.phase().map(|phase| phase.title.clone());
+        match self
+            .agents
+            .iter_mut()
+            .find(|agent| agent.told.agent_id == told.agent_id)
+        {
+            Some(agent) => {
+                agent.told = told.clone();
+                agent.ended_ms = ended_ms;
+            }
+            None => self.agents.push(Agent {
+                told: told.clone(),
+                phase,
+                attempt: self.attempt,
+                started_ms: time_ms,
+                ended_ms,
+            }),
+        }
+    }
+
+    /// What its sub-agents cost, in the provider's unit.
+    pub(crate) fn cost(&self) -> f64 {
+        self.agents.iter().filter_map(|agent| agent.told.cost).sum()
+    }
+
+    /// The same in billionths of an AI unit.
+    pub(crate) fn nano_aiu(&self) -> u64 {
+        (self.cost() * 1e9).round() as u64
+    }
+
     /// The phase that it is in.
     pub(crate) fn phase(&self) -> Option<&Phase> {
         self.phases.iter().find(|phase| phase.entered_ms.is_some())
@@ -228,6 +275,7 @@ impl Runs {
                 &started.run_id
             }
             Payload::LodgeFactoryLogged(logged) => &logged.run_id,
+            Payload::LodgeFactoryAgent(agent) => &agent.run_id,
             Payload::LodgeFactoryStep(step) => &step.run_id,
             Payload::LodgeFactorySettled(settled) => &settled.run_id,
             _ => return,
@@ -238,6 +286,7 @@ impl Runs {
         match event.payload() {
             Payload::LodgeFactoryStarted(started) => run.begin(started, time_ms),
             Payload::LodgeFactoryLogged(logged) => logged.lines.iter().for_each(|line| run.log(line, time_ms)),
+            Payload::LodgeFactoryAgent(agent) => run.tell_agent(agent, time_ms),
             Payload::LodgeFactoryStep(step) => drop(run.journal.insert(step.key.clone(), step.result.clone())),
             Payload::LodgeFactorySettled(settled) => run.settle(settled, time_ms),
             _ => {}
@@ -313,6 +362,18 @@ mod tests {
                 9,
                 serde_json::json!({"runId": "r", "name": "f", "attempt": 2}),
             ),
+            (
+                "lodge.factory_agent",
+                10,
+                serde_json::json!({"runId": "r", "agentId": "x", "toolCallId": "x", "label": "x", "agentType": "t",
+                    "status": "running"}),
+            ),
+            (
+                "lodge.factory_agent",
+                12,
+                serde_json::json!({"runId": "r", "agentId": "x", "toolCallId": "x", "label": "x", "agentType": "t",
+                    "status": "completed", "cost": 0.25}),
+            ),
             // Of a run that nobody knows.
             (
                 "lodge.factory_step",
@@ -323,7 +384,7 @@ mod tests {
             runs.apply(&event(kind, second, data));
         }
         let run = runs.get("r").expect("the run");
-        assert_eq!((run.status, run.attempt, run.revision), (Status::Running, 2, 6));
+        assert_eq!((run.status, run.attempt, run.revision), (Status::Running, 2, 8));
         assert_eq!((run.active_ms, run.limits), (5000, Limits::default()));
         assert_eq!((&run.args, &run.journal["k"]), (&serde_json::json!([1]), &Value::Null));
         let phases: Vec<_> = (run.phases.iter())
@@ -335,6 +396,14 @@ mod tests {
         );
         let lines: Vec<_> = run.lines.iter().map(|line| (line.seq, line.text.as_str())).collect();
         assert_eq!(lines, [(1, "a"), (2, "one"), (3, "c")]);
+        let [agent] = &run.agents[..] else {
+            panic!("{:?}", run.agents)
+        };
+        assert_eq!(
+            (agent.attempt, agent.ended_ms.map(|ended| ended - agent.started_ms)),
+            (2, Some(2000))
+        );
+        assert_eq!(run.nano_aiu(), 250_000_000);
         assert!(runs.get("s").is_none() && run.phase().is_none());
     }
 }

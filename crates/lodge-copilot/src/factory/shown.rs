@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::runs::{Line, Phase, Run, Runs, Status};
+use super::runs::{Agent, Line, Phase, Run, Runs, Status};
 
 /// How many runs, or lines, a page has if nobody says, and at most.
 const PAGE: usize = 200;
@@ -109,9 +109,11 @@ impl<'a> Shown<'a> {
             "completedAt": self.has_ended().then_some(run.updated_ms),
             "currentPhase": phase.map(|phase| json!({"id": phase.title, "ordinal": phase.ordinal})),
             "declaredPhaseCount": run.phases.iter().filter(|phase| phase.ordinal.is_some()).count(),
-            "liveAgentCount": 0,
-            "totalSpawnedAgentCount": 0,
-            "consumed": {"activeMs": run.active_ms as i64 + active, "subagents": 0, "nanoAiu": 0},
+            "liveAgentCount": run.agents.iter().filter(|agent| self.is_live(agent)).count(),
+            "totalSpawnedAgentCount": run.agents.len(),
+            "consumed": {
+                "activeMs": run.active_ms as i64 + active, "subagents": run.agents.len(), "nanoAiu": run.nano_aiu(),
+            },
             "declaredLimits": run.declared.json(),
             "approved": run.limits.json(),
             "observedAt": now_ms,
@@ -131,8 +133,45 @@ impl<'a> Shown<'a> {
             .max();
         let shown = phases.iter().map(|phase| self.phase(phase, last_entered, now_ms));
         json["phases"] = shown.collect::<Vec<_>>().into();
-        json["agents"] = json!([]);
+        let agents = self.run.agents.iter().map(|agent| self.agent(agent, now_ms));
+        json["agents"] = agents.collect::<Vec<_>>().into();
         json["progress"] = self.progress(&Paging::default());
+        json
+    }
+
+    /// Whether a sub-agent works: with its attempt, it ended, whatever the log says.
+    fn is_live(&self, agent: &Agent) -> bool {
+        agent.ended_ms.is_none() && agent.attempt == self.run.attempt && !self.has_ended()
+    }
+
+    fn agent(&self, agent: &Agent, now_ms: i64) -> Value {
+        let (told, is_live) = (&agent.told, self.is_live(agent));
+        let status = match told.status.as_str() {
+            "running" if !is_live => "cancelled",
+            status => status,
+        };
+        let so_far = if is_live { (now_ms - agent.started_ms).max(0) } else { 0 };
+        let mut json = json!({
+            "agentId": told.agent_id,
+            "toolCallId": told.tool_call_id,
+            "runId": self.run.id,
+            "phaseId": agent.phase,
+            "label": told.label,
+            "displayName": told.label,
+            "agentType": told.agent_type,
+            "status": status,
+            "startedAt": agent.started_ms,
+            "activeMs": told.active_ms.map_or(so_far, |ms| ms as i64),
+        });
+        for (name, value) in [
+            ("requestedModel", told.requested_model.clone().map(Value::from)),
+            ("resolvedModel", told.model.clone().map(Value::from)),
+            ("completedAt", agent.ended_ms.map(Value::from)),
+        ] {
+            if let Some(value) = value {
+                json[name] = value;
+            }
+        }
         json
     }
 
@@ -150,6 +189,9 @@ impl<'a> Shown<'a> {
             .entered_ms
             .filter(|_| is_active)
             .map_or(0, |entered| (now_ms - entered).max(0));
+        let of_phase = |agent: &&Agent| agent.phase.as_ref() == Some(&phase.title);
+        let agents = self.run.agents.iter().filter(of_phase);
+        let live = agents.clone().filter(|agent| self.is_live(agent)).count();
         let mut json = json!({
             "id": phase.title,
             "ordinal": phase.ordinal,
@@ -159,8 +201,8 @@ impl<'a> Shown<'a> {
             "entryCount": phase.entries,
             "accumulatedActiveMs": phase.active_ms,
             "currentActiveMs": current,
-            "totalAgentCount": 0,
-            "liveAgentCount": 0,
+            "totalAgentCount": agents.count(),
+            "liveAgentCount": live,
         });
         for (name, value) in [
             ("detail", phase.detail.clone().map(Value::from)),

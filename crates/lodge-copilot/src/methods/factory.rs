@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Capability, method};
 use crate::{
-    factory::{Factories, Limits, Paging},
+    factory::{AgentOptions, Factories, Limits, Paging},
     rpc::RpcError,
     session::Attached,
 };
@@ -24,7 +24,7 @@ pub(crate) static FACTORY: Capability = Capability {
         method!(session "session.factory.getRunProgress", 0, "the progress of a run, page by page", get_run_progress),
         method!(session "session.factory.cancel", 0, "stops a run", cancel),
         method!(session "session.factory.log", 0, "what a factory tells of its progress", log),
-        method!(session "session.factory.agent", 0, "always refused: a factory starts no agents", agent),
+        method!(session "session.factory.agent", 0, "runs a sub-agent for a factory", agent),
         method!(session "session.factory.journal.get", 0, "what came of a step that is done", journal_get),
         method!(session "session.factory.journal.put", 0, "keeps what came of a step", journal_put),
         method!(session "session.workflow.run", 0, "the newer name of `session.factory.run`", run),
@@ -166,7 +166,7 @@ async fn journal_put(session: Arc<Attached>, params: DoneParams) -> Result<Value
             session.session(),
             &params.run_id,
             &params.execution_token,
-            params.key,
+            &params.key,
             params.result_json,
         )
         .await?;
@@ -174,11 +174,26 @@ async fn journal_put(session: Arc<Attached>, params: DoneParams) -> Result<Value
 }
 
 #[derive(Debug, Deserialize)]
-struct AgentParams {}
+#[serde(rename_all = "camelCase")]
+struct AgentParams {
+    #[serde(alias = "workflowRunId")]
+    factory_run_id: String,
+    execution_token: String,
+    prompt: String,
+    #[serde(default)]
+    opts: AgentOptions,
+}
 
-async fn agent(_: Arc<Attached>, AgentParams {}: AgentParams) -> Result<Value, RpcError> {
-    Err(RpcError {
-        data: Some(json!({"code": "factory_agent_unavailable"})),
-        ..RpcError::failed("This host starts no agents for factories. Send a message to the session instead")
-    })
+async fn agent(session: Arc<Attached>, params: AgentParams) -> Result<Value, RpcError> {
+    let factories = session.board().factories();
+    let result = factories
+        .agent(
+            session.session(),
+            &params.factory_run_id,
+            &params.execution_token,
+            params.prompt,
+            params.opts,
+        )
+        .await?;
+    Ok(json!({"result": result}))
 }

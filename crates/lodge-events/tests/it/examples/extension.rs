@@ -60,6 +60,19 @@ pub(super) fn extensions() -> Vec<Payload> {
             }],
         }
         .into(),
+        LodgeFactoryAgent {
+            run_id: run_id(),
+            agent_id: "reader".into(),
+            tool_call_id: "reader".into(),
+            label: "reader".into(),
+            agent_type: "general-purpose".into(),
+            requested_model: text("a-model"),
+            model: text("a-model"),
+            status: "completed".into(),
+            cost: Some(0.5),
+            active_ms: Some(40),
+        }
+        .into(),
         LodgeFactoryStep {
             run_id: run_id(),
             key: "files".into(),
