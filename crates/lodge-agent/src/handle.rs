@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-pub use self::tasks::NewTask;
+pub use self::tasks::{AgentEnd, FactoryAgent, NewTask};
 use crate::{
     AgentError,
     actor::{Actor, Command, Ending, QueueChange},
@@ -186,6 +186,11 @@ impl Agent {
     /// The name that models and clients know the session's own directory by.
     pub fn shown_dir(&self) -> &Path {
         self.shared.tool_state.shown_dir()
+    }
+
+    /// The mark of a program that is started for the session, so that the program ends with it, also when the host is killed.
+    pub fn program_mark(&self) -> (std::ffi::OsString, std::ffi::OsString) {
+        self.shared.tool_state.program_mark()
     }
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {

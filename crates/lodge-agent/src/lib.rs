@@ -63,7 +63,7 @@ pub use facts::{
     EVENTS_VERSION, Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule,
     OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories,
 };
-pub use handle::{Agent, NewAgent, NewTask, Storing};
+pub use handle::{Agent, AgentEnd, FactoryAgent, NewAgent, NewTask, Storing};
 pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
 pub use limits::limits;

@@ -212,6 +212,7 @@ impl<'a> Work<'a> {
             id,
             name,
             message: Uuid::nil(),
+            model: None,
             turn_id: TURN_ID,
             mcp: None,
         }

@@ -371,7 +371,7 @@ fn nobody_has(request: &Request<'_>, uri: &str, id: &str) -> bool {
     let face = request.face;
     let inner = face.inner.lock();
     let own = inner
-        .talks
+        .conversations
         .values()
         .filter(|talk| talk.host_id == id && talk.agent().is_some());
     let others = face

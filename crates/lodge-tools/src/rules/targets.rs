@@ -150,6 +150,7 @@ const GUARDED_BELOW: &[(&str, &[&str])] = &[
         ".github",
         &[
             "hooks",
+            "extensions",
             "agents",
             "skills",
             "prompts",

@@ -200,6 +200,7 @@ fn modes_answer_as_their_names_say() {
         ask: write mcp.json
         ask: write .github/hooks/a.json
         ask: write .GitHub/Hooks/deep/run.sh
+        ask: write .github/extensions/x/extension.mjs
         ask: write .github/agents/x.md
         ask: write .github/skills/x/SKILL.md
         ask: write .github/prompts/x.md
