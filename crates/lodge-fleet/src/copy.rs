@@ -120,7 +120,9 @@ impl Host {
     ) -> Result<(Writer, SessionFiles), FleetError> {
         let mut copy = in_home(files, session, read).await?;
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
-            Err(FleetError::NotFound { .. }) if copy.exists && !copy.joined => Intent::Create,
+            Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) if copy.exists && !copy.joined => {
+                Intent::Create
+            }
             Err(error) => return Err(error),
             Ok(_) => Intent::Open,
         };
@@ -226,11 +228,12 @@ impl Host {
             compared = compare(&events, &copy.events)?;
         }
         let count = events.len();
-        let mut is_aside = false;
+        let (mut is_aside, mut is_import) = (false, false);
         let known = match compared {
             Compared::Known(known) => known,
             Compared::Ahead if !copy.joined => {
                 join(writer, &session, files, count).await?;
+                is_import = true;
                 count
             }
             Compared::Ahead => return Err(diverged(count as u64, "the fleet's log ends before it")),
@@ -275,8 +278,8 @@ impl Host {
         });
         let mut beside = SessionFiles::new(dir.await?, moving, recorded);
         // Whoever had it last may have files that did not reach the fleet any more, and one that was never there has them all.
-        let was_ours = owner.is_none_or(|owner| self.is_named(&owner.host));
-        if is_behind || !was_ours {
+        let has_files = is_import || owner.is_none_or(|owner| self.was(&owner.host));
+        if is_behind || !has_files {
             beside.restore(writer.log()).await?;
         }
         Ok(beside)

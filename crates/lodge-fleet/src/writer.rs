@@ -80,6 +80,25 @@ impl Writer {
         self.poisoned
     }
 
+    /// Looks whether the session is still this owner's, after a time in which others could take it: nothing was written since by anybody
+    /// else, and its key is as it was.
+    ///
+    /// # Errors
+    /// [`FleetError::Fenced`] or [`FleetError::Deleted`] when it is not; when the servers do not answer.
+    pub async fn verify(&self) -> Result<(), FleetError> {
+        let session = self.log.session().to_owned();
+        if self.poisoned {
+            return Err(FleetError::Poisoned { session });
+        }
+        if let Some(next) = self.log.next(self.tip.sequence + 1).await? {
+            return Err(self.log.replaced(&next));
+        }
+        match self.log.fleet().key_owner(&self.log).await? {
+            owner if owner == self.owner => Ok(()),
+            by => Err(FleetError::Fenced { session, by }),
+        }
+    }
+
     /// Appends events as one message: all of them or none. When this returns, the quorum has them.
     ///
     /// # Errors

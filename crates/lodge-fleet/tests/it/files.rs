@@ -8,7 +8,7 @@ use testkit::nats::{Cluster, Settings};
 
 use crate::{
     copies::Place,
-    kit::{self, MOVING, host, listed},
+    kit::{self, MOVING, host, host_of, listed},
 };
 
 async fn fleet() -> Option<(Cluster, Fleet)> {
@@ -110,6 +110,25 @@ async fn a_host_that_lost_the_session_changes_no_file_and_one_that_had_it_last_k
     again.release(second).await.unwrap();
     take(&two, &there).await;
     assert_eq!(get(&there, "plan.md").unwrap(), b"second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_another_home_count_also_when_its_host_has_the_same_name() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let (here, there) = (Place::new(), Place::new());
+    here.write("s", &["1"]);
+    // The machine that has the name is replaced by another, and comes back.
+    for (place, home, plan) in [(&here, "first", "first"), (&there, "second", "second")] {
+        let host = host_of(&fleet, "one", home).await;
+        let (mut writer, mut files) = take(&host, place).await;
+        put(place, "plan.md", plan.as_bytes());
+        files.sync(&mut writer, true).await.unwrap();
+        host.release(writer).await.unwrap();
+        host.leave().await.unwrap();
+    }
+    let first = host_of(&fleet, "one", "first").await;
+    take(&first, &here).await;
+    assert_eq!(get(&here, "plan.md").unwrap(), b"second");
 }
 
 #[tokio::test(flavor = "multi_thread")]
