@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Fleet, FleetError, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
+    Fleet, FleetError, FleetLog, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
     files::{self, Recorded},
 };
 
@@ -77,6 +77,16 @@ impl History {
             files: mark.files.clone(),
             owner: Some(mark.owner.clone()),
         }
+    }
+
+    /// All of it.
+    async fn read(log: &FleetLog) -> Result<Self, FleetError> {
+        let mut history = Self::default();
+        let mut reader = log.read(Tip::START).await?;
+        while let Some(record) = reader.next().await? {
+            history.take_in(&record);
+        }
+        Ok(history)
     }
 
     fn take_in(&mut self, record: &Record) {
@@ -286,7 +296,22 @@ impl Host {
     }
 }
 
+/// The events that count: those that a rewind hides are left out.
+fn shown(events: &[Bytes]) -> Result<Vec<Event>, LogError> {
+    let events = events.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    Ok(without_rewound(events))
+}
+
 impl Fleet {
+    /// The events of a session as it is now, whoever uses it. Nobody is asked for it, and nothing is copied.
+    ///
+    /// # Errors
+    /// When there is no such session, or its log is damaged.
+    pub async fn events(&self, session: &str) -> Result<Vec<Event>, FleetError> {
+        let history = History::read(&self.log(session)?).await?;
+        Ok(shown(&history.events)?)
+    }
+
     /// Copies a session to a home outside of the fleet, as it is now, whoever uses it. Answers how many events it has. When it
     /// fails, the home is as it was.
     ///
@@ -296,16 +321,11 @@ impl Fleet {
         let log = self.log(session)?;
         let mut tries = 0;
         loop {
-            let mut history = History::default();
-            let mut reader = log.read(Tip::START).await?;
-            while let Some(record) = reader.next().await? {
-                history.take_in(&record);
-            }
+            let history = History::read(&log).await?;
             let mut made = in_home(to, session, |to, session| to.create(session)).await?;
             let events = history.events;
             let put = in_home(to, session, move |to, session| {
-                let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
-                let events = without_rewound(events);
+                let events = shown(&events)?;
                 made.append_all(&events)?;
                 made.sync()?;
                 Ok((events.len(), to.dir(session)?))

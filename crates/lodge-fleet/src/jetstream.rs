@@ -254,6 +254,18 @@ impl JetStream {
         Ok(info["state"]["subjects"][subject].as_u64().unwrap_or(0))
     }
 
+    /// Has another server lead a stream. Whether it came to that shows when the stream is used next.
+    pub(crate) async fn change_leader(&self, stream: &str) {
+        let changed = self
+            .api::<Value>(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &json!({}))
+            .await;
+        tracing::warn!(
+            stream,
+            ?changed,
+            "the server that leads a stream cannot read the end of a log; another one is to lead"
+        );
+    }
+
     /// Some messages of a subject (which may have wildcards) from a sequence on, from whichever server has a copy: it may
     /// lag behind, or be damaged. Empty when that server has none.
     pub(crate) async fn batch(&self, stream: &str, subject: &str, from: u64) -> Result<Vec<Stored>, Failure> {

@@ -16,6 +16,8 @@ use crate::{
 
 /// How long an append is tried while nobody says whether it was done.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many leaders of a stream are replaced at most for one append.
+const LEADERS: u32 = 3;
 /// How long the log of a deleted session says so. Nobody who was shut out writes to it after that.
 const DELETED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -186,6 +188,7 @@ impl Writer {
         let after = draft.after(&self.tip);
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(20);
+        let mut leaders = LEADERS;
         loop {
             let sent = js.publish(&place.log, self.tip.sequence, headers.clone(), payload.clone());
             let failure = match sent.await {
@@ -200,6 +203,11 @@ impl Writer {
                     (Outcome::Replaced, Some(next)) => return Err(self.log.replaced(&next)),
                     _ => {}
                 }
+            }
+            // Nothing follows, and yet the log does not end there: the leader has damaged its end.
+            if failure.is_wrong_last_sequence() && leaders > 0 {
+                leaders -= 1;
+                js.change_leader(&place.stream).await;
             }
             if let Failure::Refused { code: 0, .. } = failure {
                 return Err(failure.into_error("append to a log", PATIENCE));

@@ -124,6 +124,10 @@ impl Keeper for Elsewhere {
         })
     }
 
+    fn read<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Vec<lodge_events::Event>>, HostError>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn check_unused<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
         Box::pin(async move {
             match self.used.lock().contains(id) {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use lodge_fleet::{Fleet, FleetError, Tip};
+use serde_json::json;
 use testkit::nats::Cluster;
 
 use crate::kit::{self, create, event, host, open, text};
@@ -40,8 +41,11 @@ async fn what_one_server_has_damaged_is_read_from_another_and_what_all_have_is_r
         let events = read(&fleet).await.expect("two servers have all of it");
         let texts: Vec<String> = events.iter().map(text).collect();
         assert!(texts[..5] == written && texts[5..] == [LAST]);
-        stepdown(&cluster).await;
+        lead(&cluster, None).await;
     }
+    lead(&cluster, Some("server-0")).await;
+    let mut writer = open(&one, "s").await.expect("another server leads");
+    writer.append(&[event("once more")]).await.unwrap();
     for server in [1, 2] {
         cluster.damage(server, "LODGE_EV", &[MIDDLE]).await;
     }
@@ -53,10 +57,12 @@ async fn read(fleet: &Fleet) -> Result<Vec<Bytes>, FleetError> {
     Ok(fleet.log("s").unwrap().read(Tip::START).await?.events().await?.0)
 }
 
-async fn stepdown(cluster: &Cluster) {
+/// Has another server lead, or this one.
+async fn lead(cluster: &Cluster, server: Option<&str>) {
     let control = kit::control(cluster).await;
+    let body = server.map_or(json!({}), |server| json!({ "placement": { "preferred": server } }));
     for shard in ["00", "01"] {
         let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.LODGE_EV_{shard}");
-        let _ = control.request(subject, "".into()).await;
+        let _ = control.request(subject, body.to_string().into()).await;
     }
 }

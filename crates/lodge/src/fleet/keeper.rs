@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::Result;
 use futures_util::future::BoxFuture;
+use lodge_events::Event;
 use lodge_fleet::{Entry, FleetError, Host, LEASE, Owner, Reply, Request, SessionFiles, Writer};
 use lodge_host::{Described, HostError, Keeper, KeeperCounts, Kept, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
@@ -366,6 +367,16 @@ impl Keeper for FleetKeeper {
             match self.place_of(id).await? {
                 Some(place) => Ok(self.has(&place).await),
                 None => Ok(true),
+            }
+        })
+    }
+
+    fn read<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<Event>>, HostError>> {
+        Box::pin(async move {
+            match self.host.fleet().events(id).await {
+                Ok(events) => Ok(Some(events)),
+                Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) => Ok(None),
+                Err(error) => Err(told(error)),
             }
         })
     }

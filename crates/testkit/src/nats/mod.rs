@@ -215,6 +215,16 @@ impl Cluster {
         self.restart(server).await;
     }
 
+    /// The same for other users, in the words of a server's configuration.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn restart_for(&mut self, server: usize, users: &str) {
+        users.clone_into(&mut self.users);
+        fs::write(self.config(server), self.configuration(server)).expect("a configuration");
+        self.restart(server).await;
+    }
+
     /// Stops a server in order, changes a letter wherever its files of these streams hold one of the texts, and starts it again.
     ///
     /// # Panics
