@@ -75,7 +75,11 @@ pub(crate) async fn open(host: &Host, session: &str) -> Result<Writer, FleetErro
 }
 
 /// What moves with a session in these tests: all but its log.
-pub(crate) const MOVING: MovingFiles = MovingFiles { list: listed, belongs };
+pub(crate) const MOVING: MovingFiles = MovingFiles {
+    list: listed,
+    list_telling: listed,
+    belongs,
+};
 
 pub(crate) fn listed(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
