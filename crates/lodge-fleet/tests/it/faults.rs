@@ -154,11 +154,16 @@ impl Campaign {
         }
     }
 
-    /// The text of an event that was accepted.
+    /// The text of an event that was accepted, and that the server with the bad disk has undamaged.
     fn some_accepted(&mut self) -> String {
         let accepted = self.accepted.lock().unwrap();
-        let place = self.random.below(accepted.len() as u64) as usize;
-        accepted[place].1.clone()
+        loop {
+            let place = self.random.below(accepted.len() as u64) as usize;
+            let (_, text) = &accepted[place];
+            if self.cluster.holds(DAMAGED, "LODGE_EV", text) {
+                return text.clone();
+            }
+        }
     }
 
     /// Faults count only when something is at stake.

@@ -231,10 +231,7 @@ impl Cluster {
     /// When the files do not hold one of them, or the server cannot be started.
     pub async fn damage(&mut self, server: usize, streams: &str, texts: &[&str]) {
         let began = Instant::now();
-        while texts
-            .iter()
-            .any(|text| self.places_of(server, streams, text).is_empty())
-        {
+        while texts.iter().any(|text| !self.holds(server, streams, text)) {
             assert!(began.elapsed() < PATIENCE, "server {server} does not have {texts:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -250,6 +247,11 @@ impl Cluster {
             }
         }
         self.restart(server).await;
+    }
+
+    /// Whether a server's files of these streams hold a text.
+    pub fn holds(&self, server: usize, streams: &str, text: &str) -> bool {
+        !self.places_of(server, streams, text).is_empty()
     }
 
     /// Where a server's files of these streams hold a text.
