@@ -6,7 +6,7 @@ use async_nats::HeaderMap;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{FleetError, Options, access::connect, fleet::OWNERS, jetstream::JetStream, record::FORMAT};
 
@@ -109,7 +109,8 @@ pub(crate) async fn sync(options: &Options, js: &JetStream) -> Result<Option<Vec
             }
         }
         let names: Vec<String> = servers.into_iter().map(|server| server.name).collect();
-        if names.len() >= size {
+        // Servers that have just started may not know of each other yet.
+        if names.len() >= size.max(options.replicas) {
             return Ok(Some(names));
         }
         if may_lack(&names, size, &checked(js).await) {
@@ -120,11 +121,16 @@ pub(crate) async fn sync(options: &Options, js: &JetStream) -> Result<Option<Vec
             );
             return Ok(None);
         }
+        if Instant::now() >= deadline && names.len() >= size {
+            // There are no more of them, and they cannot keep as many copies. Making the streams says so.
+            return Ok(None);
+        }
         if Instant::now() >= deadline {
             return Err(FleetError::SyncUnknown {
                 reason: format!("only {} of {size} servers answered. Start the others", names.join(", ")),
             });
         }
+        sleep(Duration::from_millis(100)).await;
     }
 }
 
