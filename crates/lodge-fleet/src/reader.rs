@@ -1,6 +1,8 @@
 //! Reading a session's log in pages, each message checked against the one before it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::sleep;
 
 use crate::{
     FleetError, FleetLog, Record, Tip, bodies,
@@ -10,6 +12,9 @@ use crate::{
 
 /// So many times whichever server answers is asked for what the leader has damaged: each time, one of them at random does.
 pub(crate) const COPIES: usize = 8;
+/// And so many times with a pause: the others may be cut off, and the leader with them, longer than they take to elect another one.
+const LATER: usize = 16;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Gives the messages of a log one by one.
 #[derive(Debug)]
@@ -69,9 +74,12 @@ impl Reader {
         let of_leader = self.log.next(from).await?;
         let mut checked = self.check(of_leader.as_ref()).await;
         let (js, place) = (self.log.jetstream(), self.log.place());
-        for _ in 0..COPIES {
+        for tried in 0..COPIES + LATER {
             if !matches!(checked, Err(FleetError::Damaged { .. })) {
                 break;
+            }
+            if tried >= COPIES {
+                sleep(PAUSE).await;
             }
             // A server that does not answer says nothing about what the others have.
             if let Ok(of_any) = js.next_of_any(&place.stream, &place.log, from).await {
