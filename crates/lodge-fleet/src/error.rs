@@ -99,6 +99,21 @@ pub enum FleetError {
         /// What it has to be.
         wanted: String,
     },
+    /// A later version wrote it, in a format that this one cannot read.
+    #[error("{what} has a newer format than this version of Lodge knows: upgrade this host")]
+    NewerFormat {
+        /// What has it.
+        what: String,
+    },
+    /// An earlier version made the stream.
+    #[error(
+        "stream {stream} was made by an earlier version of Lodge: upgrade the fleet with `lodge fleet upgrade`, as a user who \
+         may change streams"
+    )]
+    OlderFormat {
+        /// The stream.
+        stream: String,
+    },
     /// Two hosts want one name.
     #[error(
         "a host of the fleet is called {name:?} already ({other}), and serves another home: give one of them another name"

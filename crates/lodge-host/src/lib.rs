@@ -67,7 +67,7 @@ pub use changed_files::{ChangedFile, FileSide, FileVersion, count_files, describ
 pub use changes::{Span, WorkTree};
 pub use choices::{APPROVALS, MODES};
 pub use client_storage::{
-    LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files,
+    LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files, telling_files,
 };
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files, is_mcp_prompt};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};

@@ -1,6 +1,10 @@
 //! A recorder whose log is also stored elsewhere.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use lodge_events::{AssistantMessageDelta, SessionInfo};
 use lodge_log::{Home, HomeOptions, Store as _};
@@ -15,6 +19,9 @@ use crate::{
 /// Words of an event at which the log elsewhere, or whoever listens, breaks.
 const BREAKS_STORING: &str = "break storing";
 const BREAKS_PUBLISHING: &str = "break publishing";
+
+/// What the log elsewhere is sent when it is verified.
+const VERIFIES: &str = "verify";
 
 /// What listeners heard, and the last thread that told them.
 #[derive(Default)]
@@ -53,6 +60,16 @@ impl RemoteLog for Elsewhere {
                 .unwrap_or_else(|| Err("the test is over".into()))
         })
     }
+
+    fn verify(&mut self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(async {
+            let _ = self.sent.send(vec![VERIFIES.into()]);
+            self.verdicts
+                .recv()
+                .await
+                .unwrap_or_else(|| Err("the test is over".into()))
+        })
+    }
 }
 
 struct Bench {
@@ -62,7 +79,8 @@ struct Bench {
     heard: Arc<Heard>,
     sent: mpsc::UnboundedReceiver<Vec<String>>,
     verdicts: mpsc::UnboundedSender<Result<(), String>>,
-    may_act: Arc<std::sync::atomic::AtomicBool>,
+    /// The term for which the host may act; 0 when it may not.
+    term: Arc<AtomicU64>,
 }
 
 impl Bench {
@@ -76,16 +94,17 @@ impl Bench {
         });
         let (sent_by_log, sent) = mpsc::unbounded_channel();
         let (verdicts, given) = mpsc::unbounded_channel();
-        let may_act = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let term = Arc::new(AtomicU64::new(1));
         let remote = Remote {
             log: Box::new(Elsewhere {
                 sent: sent_by_log,
                 verdicts: given,
             }),
-            may_act: Box::new({
-                let may_act = may_act.clone();
-                move || may_act.load(std::sync::atomic::Ordering::Relaxed)
+            term: Box::new({
+                let term = term.clone();
+                move || Some(term.load(Ordering::Relaxed)).filter(|term| *term > 0)
             }),
+            taken_in: 1,
         };
         let heard = Arc::new(Heard::default());
         let recorder = Recorder::new(
@@ -103,7 +122,7 @@ impl Bench {
             heard,
             sent,
             verdicts,
-            may_act,
+            term,
         }
     }
 
@@ -224,10 +243,35 @@ async fn who_may_not_act_any_more_is_told_before_it_does() {
     let bench = Bench::new();
     bench.record("1");
     bench.verdicts.send(Ok(())).unwrap();
-    bench.may_act.store(false, std::sync::atomic::Ordering::Relaxed);
+    bench.term.store(0, Ordering::Relaxed);
     assert!(bench.recorder.durable().await.is_err());
-    bench.may_act.store(true, std::sync::atomic::Ordering::Relaxed);
+    bench.term.store(1, Ordering::Relaxed);
     bench.recorder.durable().await.expect("nothing was lost");
+}
+
+#[tokio::test]
+async fn who_may_act_again_looks_first_whether_another_took_the_session_meanwhile() {
+    let mut bench = Bench::new();
+    bench.record("1");
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.expect("it is safe");
+    assert_eq!(bench.sent.recv().await.unwrap(), ["1"]);
+
+    // Nobody did. Once is enough for a term, however many wait.
+    bench.term.store(2, Ordering::Relaxed);
+    bench.verdicts.send(Ok(())).unwrap();
+    let (one, two) = tokio::join!(bench.recorder.durable(), bench.recorder.durable());
+    one.and(two).expect("nothing was lost");
+    bench.recorder.durable().await.expect("nothing was lost");
+    assert_eq!(bench.sent.recv().await.unwrap(), [VERIFIES]);
+    assert!(bench.sent.try_recv().is_err());
+
+    // Somebody did. Nothing was recorded since, so no append could show it.
+    bench.term.store(3, Ordering::Relaxed);
+    bench.verdicts.send(Err("another host has it".into())).unwrap();
+    let error = bench.recorder.durable().await.expect_err("it is lost");
+    assert!(error.to_string().contains("another host has it"), "{error}");
+    assert!(bench.recorder.lost().await);
 }
 
 #[tokio::test]
