@@ -396,7 +396,8 @@ async fn respond(face: &Arc<Face>, conn: &Arc<Conn>, method: &Method, id: &RawVa
 async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Option<&RawValue>) {
     let Some(peer) = conn.peer() else { return };
     match method {
-        "dispatchAction" => actions::dispatch(face, conn, peer, params).await,
+        // Large, because it may open a session: no connection keeps room for it.
+        "dispatchAction" => Box::pin(actions::dispatch(face, conn, peer, params)).await,
         "unsubscribe" => {
             let Ok(params) = rpc::params::<Unsubscribe>(params) else {
                 return;
