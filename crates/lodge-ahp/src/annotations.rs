@@ -26,7 +26,7 @@ pub(crate) enum AnnotationRefusal {
     NoEntry(String),
     #[error("say what changes about the annotation")]
     NoChange,
-    #[error("an annotation has at least one entry: remove the annotation")]
+    #[error("this is the annotation's last entry: remove the annotation instead")]
     LastEntry,
     #[error("this is not an action for annotations")]
     NotForAnnotations,

@@ -66,7 +66,7 @@ pub enum FleetError {
     },
     /// Whether the servers sync cannot be seen without a user of the system account.
     #[error(
-        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}, or turn this check off"
+        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}, or turn this check off with --fleet-unchecked-sync"
     )]
     SyncUnknown {
         /// Why it cannot be told, and what to do.

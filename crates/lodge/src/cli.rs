@@ -38,10 +38,10 @@ pub(crate) struct ChatOptions {
     /// Open the conversation of a session: its id, the beginning of it, or the last one
     #[arg(long, value_name = "ID|last", num_args = 0..=1, default_missing_value = "last")]
     pub(crate) resume: Option<String>,
-    /// Open the last conversation of this directory, also with a message
+    /// Continue the last session of this directory; a message is sent to it
     #[arg(long = "continue", conflicts_with = "resume")]
     pub(crate) last: bool,
-    /// Open a new conversation
+    /// Start a new session
     #[arg(long, conflicts_with_all = ["resume", "last"])]
     pub(crate) new: bool,
     /// The model for the first message (see `lodge models`)

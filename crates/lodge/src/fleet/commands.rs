@@ -30,9 +30,9 @@ pub(crate) enum FleetCommand {
     #[command(after_help = "Examples:
   lodge fleet sessions --fleet nats://one:4222")]
     Sessions(FleetArgs),
-    /// Have a host let go of its sessions, so that it can be stopped
+    /// Make a host release its sessions, so that you can stop it
     ///
-    /// The host takes no more sessions. It lets go of each session when its turn has ended, and other hosts can go on with it.
+    /// The host accepts no more sessions. It releases each session when its turn ends, and other hosts can continue it.
     #[command(after_help = "Examples:
   lodge fleet drain one --fleet nats://one:4222")]
     Drain {
