@@ -14,7 +14,7 @@ usage: install.sh [--from DIR|URL] [--version VERSION] [--prefix DIR]
 
   --from DIR|URL      where the release is: the directory or address with SHA256SUMS in it
                       [default: LODGE_FROM, or the directory of this script]
-  --version VERSION   which version, where there are several [default: the newest that is no preview]
+  --version VERSION   which version, if there are several [default: the newest that is not a preview]
   --prefix DIR        where to install: DIR/bin and DIR/share [default: ~/.local]
   --uninstall         remove what was installed; sessions and settings stay
 END
@@ -48,7 +48,7 @@ if [ -z "$prefix" ]; then
     [ -n "${HOME:-}" ] || fail "HOME is not set; say where to install with --prefix"
     prefix=$HOME/.local
 fi
-mkdir -p "$prefix" || fail "$prefix cannot be made"
+mkdir -p "$prefix" || fail "cannot create $prefix"
 prefix=$(cd "$prefix" && pwd)
 # What was installed, one path below the prefix a line.
 list=$prefix/share/lodge/installed
@@ -168,7 +168,7 @@ if [ -z "$old" ]; then
 elif [ "$old" = "$new" ]; then
     echo "Installed $new again in $prefix/bin/lodge."
 else
-    echo "Upgraded $old to $new in $prefix/bin/lodge. A host that runs goes on with the old one until it is restarted."
+    echo "Upgraded $old to $new in $prefix/bin/lodge. A running host keeps the old version until you restart it."
 fi
 case ":${PATH:-}:" in
     *":$prefix/bin:"*) ;;

@@ -296,12 +296,10 @@ impl Connection {
     pub(crate) async fn renew(&self) -> Result<(), Error> {
         let now = (self.reload)().await.map_err(Error::internal)?;
         let before = std::mem::replace(&mut *self.host.lock(), now.clone());
-        let sessions: Vec<Session> = {
-            let sessions = self.sessions.lock();
-            sessions.values().map(|attached| attached.session.clone()).collect()
-        };
-        for session in sessions {
+        let ids: Vec<String> = self.sessions.lock().keys().cloned().collect();
+        for (session, commands) in ids.iter().filter_map(|id| self.session(id).ok()) {
             session.renew_model(&before, &now).await.map_err(failed)?;
+            let _ = commands.send(Command::SendOptions);
         }
         self.wants_key.store(false, Ordering::Relaxed);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lodge_events::{Attachment, DirectoryAttachment, FileAttachment, UserMessage};
+use lodge_events::{Attachment, DirectoryAttachment, FileAttachment, LineRange, UserMessage};
 use lodge_files::{is_directory, uri};
 use lodge_host::{Attached, Prompt, attached_data};
 use lodge_rpc::Error;
@@ -13,21 +13,28 @@ use crate::wire::{ContentBlock, Resource};
 pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     let (mut shown, mut context) = (String::new(), String::new());
     let mut attachments = Vec::new();
+    let mut gap = LINE;
     for block in blocks {
         match block {
-            ContentBlock::Text { text } => shown.push_str(&text),
+            ContentBlock::Text { text } => {
+                join(&mut shown, gap, &text);
+                gap = LINE;
+            }
             ContentBlock::Image { data, mime_type } => attachments.push(attached_data(mime_type, data, None)),
             ContentBlock::Audio { .. } => return Err(Error::params("Audio is not supported.")),
-            ContentBlock::ResourceLink { name, uri: link, .. } => match uri::path(&link) {
-                Some(path) => {
-                    mention(&mut shown, &format!("@{name}"));
-                    attachments.push(file(path, name));
-                }
-                None => mention(&mut shown, &format!("[{name}]({link})")),
-            },
+            ContentBlock::ResourceLink { name, uri: link, .. } => {
+                let path = uri::path(&link);
+                let shape = path
+                    .as_ref()
+                    .map_or_else(|| format!("[{name}]({link})"), |_| format!("@{name}"));
+                join(&mut shown, WORD, &shape);
+                gap = WORD;
+                attachments.extend(path.map(|path| file(path, uri::lines(&link), name)));
+            }
             ContentBlock::Resource { resource } => {
                 let name = name_of(&resource.uri);
-                mention(&mut shown, &format!("@{name}"));
+                join(&mut shown, WORD, &format!("@{name}"));
+                gap = WORD;
                 match (resource.text, resource.blob) {
                     (Some(text), _) => {
                         let attached = Attached {
@@ -57,17 +64,23 @@ pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
     })
 }
 
-/// Inserts a name where the client put it, as a separate word.
-fn mention(text: &mut String, name: &str) {
-    if text.chars().next_back().is_some_and(|last| !last.is_whitespace()) {
-        text.push(' ');
+/// What separates a text from the text before it, and a name from what is around it.
+const LINE: char = '\n';
+const WORD: char = ' ';
+
+/// Adds a text, separate from what is there. What ends a word or a sentence stays with it.
+fn join(text: &mut String, gap: char, more: &str) {
+    let is_glued = !text.is_empty() && !text.ends_with(char::is_whitespace) && !more.starts_with(char::is_whitespace);
+    if is_glued && !(gap == WORD && more.starts_with(['.', ',', ';', ':', '!', '?', ')', '\'', '"'])) {
+        text.push(gap);
     }
-    text.push_str(name);
+    text.push_str(more);
 }
 
 /// A link does not say whether it leads to a directory ([`find_directories`]).
-fn file(path: PathBuf, display_name: String) -> Attachment {
+fn file(path: PathBuf, lines: Option<(u64, u64)>, display_name: String) -> Attachment {
     Attachment::File(FileAttachment {
+        line_range: lines.map(|(start, end)| LineRange { start, end }),
         path: path.to_string_lossy().into_owned(),
         display_name,
         ..FileAttachment::default()
@@ -105,23 +118,21 @@ pub(crate) fn blocks(message: &UserMessage) -> Vec<ContentBlock> {
 }
 
 fn attachment(attachment: &Attachment) -> Option<ContentBlock> {
-    let link = |path: &str, name: &str| {
+    let link = |path: &str, lines: Option<&LineRange>, name: &str| {
         Some(ContentBlock::ResourceLink {
             name: name.to_owned(),
-            uri: uri::file(path),
+            uri: uri::file_lines(path, lines.map(|lines| (lines.start, lines.end))),
             mime_type: None,
         })
     };
     match attachment {
-        Attachment::File(file) => link(&file.path, &file.display_name),
-        Attachment::Directory(directory) => link(&directory.path, &directory.display_name),
+        Attachment::File(file) => link(&file.path, file.line_range.as_ref(), &file.display_name),
+        Attachment::Directory(directory) => link(&directory.path, None, &directory.display_name),
         Attachment::Selection(selection) => Some(ContentBlock::Resource {
             resource: Resource {
-                uri: format!(
-                    "{}#L{}:{}",
-                    uri::file(&selection.file_path),
-                    selection.selection.start.line + 1,
-                    selection.selection.end.line + 1
+                uri: uri::file_lines(
+                    &selection.file_path,
+                    Some((selection.selection.start.line + 1, selection.selection.end.line + 1)),
                 ),
                 mime_type: None,
                 text: Some(selection.text.clone()),
@@ -165,7 +176,7 @@ mod tests {
     fn every_kind_of_block_reaches_the_agent() {
         let said = read(json!([
             { "type": "text", "text": "Look at " },
-            { "type": "resource_link", "name": "lib.rs", "uri": "file:///src/lib.rs" },
+            { "type": "resource_link", "name": "lib.rs", "uri": "file:///src/lib.rs#L3:9" },
             { "type": "text", "text": ", " },
             { "type": "resource_link", "name": "page", "uri": "https://example.org/" },
             { "type": "text", "text": " and " },
@@ -193,8 +204,28 @@ mod tests {
             attachments: Some(said.attachments),
             ..UserMessage::default()
         });
+        assert_eq!(json!(back[1])["uri"], "file:///src/lib.rs#L3:9");
         let kinds: Vec<Value> = back.iter().map(|block| json!(block)["type"].clone()).collect();
         assert_eq!(kinds, ["text", "resource_link", "image", "resource"]);
+    }
+
+    #[test]
+    fn blocks_are_not_glued_together() {
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        let link = || json!({ "type": "resource_link", "name": "a", "uri": "file:///a" });
+        let image = || json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
+        for (blocks, expected) in [
+            (json!([text("one"), text("two")]), "one\ntwo"),
+            (json!([text("one "), text("two")]), "one two"),
+            (json!([text("one"), text("\ntwo")]), "one\ntwo"),
+            (json!([text("one"), image(), text("two")]), "one\ntwo"),
+            (json!([text("see"), link(), text("first")]), "see @a first"),
+            (json!([text("see "), link(), text(", first")]), "see @a, first"),
+            (json!([link(), link()]), "@a @a"),
+            (json!([text("."), text(".")]), ".\n."),
+        ] {
+            assert_eq!(read(blocks.clone()).unwrap().text, expected, "{blocks}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     connection::{Client, Connection, failed},
     content,
-    projection::Projector,
+    projection::{self, Projector},
     questions::{self, Kind, Meaning, Question},
     session_options, sessions,
     wire::{Chunk, Update},
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Cancel,
     /// Stops the turn of this message, or drops the message.
     CancelPrompt(String),
+    /// Sends the options again: others can be chosen now.
+    SendOptions,
     /// Stops the client's prompts, reports how they ended, and ends.
     Close(oneshot::Sender<()>),
 }
@@ -79,6 +81,8 @@ pub(crate) struct Driver {
     /// What an approval for longer than once covers, by the permission request that it would answer.
     lasting: HashMap<String, String>,
     commands: Vec<Value>,
+    /// Whether the client shows a to-do list.
+    has_plan: bool,
     closing: Option<oneshot::Sender<()>>,
 }
 
@@ -106,6 +110,7 @@ impl Driver {
             asked: HashMap::new(),
             lasting: HashMap::new(),
             commands: Vec::new(),
+            has_plan: false,
             closing: None,
         };
         (driver, sender)
@@ -115,6 +120,9 @@ impl Driver {
     pub(crate) async fn run(mut self: Box<Self>) {
         self.send_commands().await;
         self.send_plan().await;
+        if let Some(usage) = self.session.context_usage() {
+            self.send(&projection::usage(&usage));
+        }
         for open in self.session.pending() {
             self.ask(&open.event);
         }
@@ -168,18 +176,20 @@ impl Driver {
             Payload::SessionModelChange(_)
             | Payload::SessionModeChanged(_)
             | Payload::SessionPermissionsChanged(_)
-            | Payload::LodgeApproval(_) => {
-                if let Some(connection) = self.connection.upgrade() {
-                    let options = session_options::all(&connection.host(), &self.session);
-                    let update = json!({ "sessionUpdate": "config_option_update", "configOptions": options });
-                    self.send(&Update::Other(update));
-                }
-            }
+            | Payload::LodgeApproval(_) => self.send_options(),
             Payload::CommandsChanged(_)
             | Payload::SessionMcpServersLoaded(_)
             | Payload::SessionMcpServerStatusChanged(_)
             | Payload::McpPromptsListChanged(_) => self.send_commands().await,
             _ => {}
+        }
+    }
+
+    fn send_options(&self) {
+        if let Some(connection) = self.connection.upgrade() {
+            let options = session_options::all(&connection.host(), &self.session);
+            let update = json!({ "sessionUpdate": "config_option_update", "configOptions": options });
+            self.send(&Update::Other(update));
         }
     }
 
@@ -200,8 +210,8 @@ impl Driver {
         }
     }
 
-    /// Sends the agent's to-do list.
-    async fn send_plan(&self) {
+    /// Sends the agent's to-do list. An empty one is sent only in place of another.
+    async fn send_plan(&mut self) {
         let todos = self.session.todos().await;
         let entries = todos.rows.into_iter().map(|todo| {
             let status = match todo.status.as_deref() {
@@ -212,7 +222,8 @@ impl Driver {
             json!({ "content": todo.title.unwrap_or(todo.id), "priority": "medium", "status": status })
         });
         let entries: Vec<Value> = entries.collect();
-        if !entries.is_empty() {
+        let has_plan = !entries.is_empty();
+        if std::mem::replace(&mut self.has_plan, has_plan) || has_plan {
             self.send(&Update::Other(json!({ "sessionUpdate": "plan", "entries": entries })));
         }
     }
@@ -272,6 +283,7 @@ impl Driver {
                     self.stop(what);
                 }
             }
+            Command::SendOptions => self.send_options(),
             Command::Close(done) => {
                 self.closing = Some(done);
                 if !self.turns.is_empty() {

@@ -6,7 +6,8 @@ use std::{
 };
 
 use lodge_events::{
-    AssistantMessage, COMMAND_SOURCE, Event, Payload, PermissionRequest, SessionCompactionComplete, UserMessage,
+    AssistantMessage, COMMAND_SOURCE, Event, Payload, PermissionRequest, SessionCompactionComplete, SessionUsageInfo,
+    UserMessage,
 };
 use lodge_host::{StreamedText, is_from_person, tool_calls::is_hidden};
 use serde_json::{Value, json};
@@ -93,11 +94,7 @@ impl Projector {
                 "sessionUpdate": "session_info_update",
                 "title": changed.title,
             })),
-            Payload::SessionUsageInfo(info) => self.tell(json!({
-                "sessionUpdate": "usage_update",
-                "used": info.current_tokens,
-                "size": info.token_limit,
-            })),
+            Payload::SessionUsageInfo(info) => self.out.push(usage(info)),
             Payload::SessionInfo(info) if info.info_type == COMMAND_SOURCE => {
                 let said = chunk(&info.message, &event.id().to_string());
                 self.out.push(Update::AgentMessageChunk(said));
@@ -296,6 +293,12 @@ impl Projector {
         }
         self.tell(update);
     }
+}
+
+/// How full the context is.
+pub(crate) fn usage(info: &SessionUsageInfo) -> Update {
+    let (used, size) = (info.current_tokens, info.token_limit);
+    Update::Other(json!({ "sessionUpdate": "usage_update", "used": used, "size": size }))
 }
 
 fn chunk(text: &str, id: &str) -> Chunk {

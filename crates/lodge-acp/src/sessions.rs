@@ -244,10 +244,12 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Res
 
 pub(crate) async fn delete(connection: &Arc<Connection>, given: SessionId) -> Result<Outcome, Error> {
     let SessionId { session_id: id } = given;
-    drop(connection.detach(&id));
     match connection.host().delete(&id).await {
         // The protocol requires success for a session that does not exist.
-        Ok(()) | Err(HostError::NotFound(_)) => Ok(json!({}).into()),
+        Ok(()) | Err(HostError::NotFound(_)) => {
+            drop(connection.detach(&id));
+            Ok(json!({}).into())
+        }
         Err(error) => Err(failed(error)),
     }
 }

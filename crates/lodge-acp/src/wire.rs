@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use lodge_rpc::nullable;
+use lodge_rpc::{lenient, nullable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,8 +18,9 @@ pub(crate) struct Initialize {
     /// There is only one version, so the requested one is ignored.
     #[serde(rename = "protocolVersion")]
     pub(crate) _protocol_version: Value,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "lenient")]
     pub(crate) client_capabilities: ClientCapabilities,
+    #[serde(default, deserialize_with = "lenient")]
     pub(crate) client_info: Option<Implementation>,
 }
 
@@ -32,12 +33,13 @@ pub(crate) struct Implementation {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ClientCapabilities {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub(crate) auth: AuthCapabilities,
+    #[serde(deserialize_with = "lenient")]
     pub(crate) elicitation: Option<ElicitationCapabilities>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub(crate) fs: FileCapabilities,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "lenient")]
     pub(crate) session: SessionFeatures,
     /// The client's extensions to the protocol.
     #[serde(rename = "_meta")]
@@ -54,13 +56,16 @@ impl ClientCapabilities {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AuthCapabilities {
+    #[serde(deserialize_with = "lenient")]
     pub(crate) terminal: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FileCapabilities {
+    #[serde(deserialize_with = "lenient")]
     pub(crate) read_text_file: bool,
+    #[serde(deserialize_with = "lenient")]
     pub(crate) write_text_file: bool,
 }
 

@@ -68,10 +68,10 @@ pub enum Command {
     Update(ClientId, ClientSpec),
     /// Detaches a client.
     Detach(ClientId),
-    /// Changes a setting.
-    Configure(Change, oneshot::Sender<Result<(), AgentError>>),
-    /// Uses something that a client or the host supplies.
-    Supply(Supply, oneshot::Sender<Result<(), AgentError>>),
+    /// Changes a setting, by an event with this id.
+    Configure(Change, Uuid, oneshot::Sender<Result<(), AgentError>>),
+    /// Uses something that a client or the host supplies. A change of the model is an event with this id.
+    Supply(Supply, Uuid, oneshot::Sender<Result<(), AgentError>>),
     /// Records an event for a client (`session.log`, `session.workspace_file_changed`, …).
     Record(Box<lodge_events::Payload>, oneshot::Sender<Result<Event, AgentError>>),
     /// Publishes an ephemeral event for a client.
@@ -275,8 +275,8 @@ impl Actor {
                 self.with_clients(|clients| drop(clients.detach(id)));
                 self.shared.pending.for_client(id).clear();
             }
-            Command::Configure(change, reply) => drop(reply.send(self.configure(change))),
-            Command::Supply(supply, reply) => drop(reply.send(self.supply(supply))),
+            Command::Configure(change, id, reply) => drop(reply.send(self.configure(change, id))),
+            Command::Supply(supply, id, reply) => drop(reply.send(self.supply(supply, id))),
             Command::Record(payload, reply) => {
                 let _ = reply.send(self.shared.recorder.record(*payload).map_err(AgentError::from));
             }

@@ -356,6 +356,7 @@ impl Turn {
                 status_code: error.status.map(u64::from),
                 duration_ms: Some(started.elapsed().as_millis() as u64),
                 error_message: Some(error.message.clone()),
+                error_code: error.code.clone().filter(|_| error.status == Some(400)),
                 provider_call_id: error.provider_call_id.clone(),
                 ..ModelCallFailure::default()
             });
@@ -760,7 +761,8 @@ pub(crate) async fn ask_once(
 
 /// The wait before the attempt of this number, counted from 1; nothing where another attempt would not help.
 pub(crate) fn pause_before(error: &ModelError, attempt: u32) -> Option<Duration> {
-    let wait = error.retry_after.unwrap_or_else(|| backoff(error, attempt));
+    let asked = error.retry_after.map(|wait| wait.max(AFTER_BREAK));
+    let wait = asked.unwrap_or_else(|| backoff(error, attempt));
     (error.retryable && attempt < TRIES && wait <= LONGEST_WAIT).then_some(wait)
 }
 
@@ -782,6 +784,19 @@ fn retry_reason(kind: ErrorKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_names_no_wait_is_not_asked_again_at_once() {
+        let asked = |milliseconds| {
+            let wait = Some(Duration::from_millis(milliseconds));
+            let error = ModelError::new(ErrorKind::RateLimit, "no").with_retry_after(wait);
+            pause_before(&error, 1).map(|wait| wait.as_millis())
+        };
+        assert_eq!(
+            [0, 150, 3_000, 61_000].map(asked),
+            [Some(200), Some(200), Some(3_000), None]
+        );
+    }
 
     #[test]
     fn all_waits_together_are_as_long_as_those_of_the_copilot_cli() {

@@ -302,7 +302,9 @@ impl Facts {
                 if change.auto_tier.is_some() || change.previous_auto_tier.is_some() {
                     self.auto_tier = change.auto_tier.clone();
                 }
-                self.reasoning_effort = change.reasoning_effort.clone().or(self.reasoning_effort.take());
+                if change.reasoning_effort.is_some() || change.previous_reasoning_effort.is_some() {
+                    self.reasoning_effort = change.reasoning_effort.clone();
+                }
             }
             Payload::SessionModeChanged(change) => self.mode = Some(change.new_mode.to_string()),
             Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),

@@ -9,25 +9,26 @@ use std::{
 
 use lodge_events::{
     AbortReason, AnsweredBy, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested,
-    Event, MessageLane, Payload, PendingMessagesModified, SessionWarning,
+    Event, MessageLane, Payload, PendingMessagesModified, PermissionRequest, SessionWarning,
 };
 use lodge_log::{Opened, Position, Progress, SessionLog};
 use lodge_tools::{
     OutputSink, SessionTools, Todos, Tool, UserCommand,
     changes::Changes,
     custom::{AgentDefinition, Skill},
-    rules::RuleSet,
+    rules::{Rule, RuleSet},
 };
 use lodge_trust::Store;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-pub use self::tasks::NewTask;
+pub use self::tasks::{AgentEnd, FactoryAgent, NewTask};
 use crate::{
     AgentError,
     actor::{Actor, Command, Ending, QueueChange},
     answer::{Answer, ElicitationAnswer, PendingQuestion, QuestionKind},
+    changing::Changing,
     client::{ClientId, ClientSpec},
     compaction::Compacted,
     customize::Customized,
@@ -141,7 +142,7 @@ impl Agent {
             recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets, new.remote),
             pending: Default::default(),
             earlier_answers: Default::default(),
-            settings: Mutex::new(new.settings),
+            settings: Changing::new(new.settings),
             clients: Default::default(),
             builtins: new.builtins,
             tool_state: new.tool_state,
@@ -158,6 +159,7 @@ impl Agent {
             program: crate::program::ProgramSlot::default(),
             program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
+            program_usage: Mutex::default(),
             greeted: Default::default(),
             compacting: Default::default(),
             busy: Default::default(),
@@ -186,6 +188,11 @@ impl Agent {
         self.shared.tool_state.shown_dir()
     }
 
+    /// The mark of a program that is started for the session, so that the program ends with it, also when the host is killed.
+    pub fn program_mark(&self) -> (std::ffi::OsString, std::ffi::OsString) {
+        self.shared.tool_state.program_mark()
+    }
+
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(command(reply)).map_err(|_| AgentError::Gone)?;
@@ -203,16 +210,26 @@ impl Agent {
     /// it then begins it with [`Agent::begin`]. Whoever is told that it was accepted finds it again, also when the host is
     /// killed before it is said. Answers with the event that says it, unless the log said the same before.
     pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        self.queue_as(prompt, Readiness::Beginning)
+        self.accept_as(Uuid::new_v4(), prompt)
+    }
+
+    /// Like [`Agent::accept`], by an event with this id.
+    pub fn accept_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.queue_as(event, prompt, Readiness::Beginning)
     }
 
     /// Puts a message at the end of the queue, or gives one that waits another content. Its turn begins in its order, once it
     /// is prepared where it needs that. Answers like [`Agent::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        self.queue_as(prompt, Readiness::Waiting)
+        self.enqueue_as(Uuid::new_v4(), prompt)
     }
 
-    fn queue_as(&self, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
+    /// Like [`Agent::enqueue`], by an event with this id.
+    pub fn enqueue_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.queue_as(event, prompt, Readiness::Waiting)
+    }
+
+    fn queue_as(&self, event: Uuid, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
         if self.has_ended() {
             return Err(AgentError::Gone);
         }
@@ -221,7 +238,7 @@ impl Agent {
             Delivery::Enqueue => Place::LAST,
         };
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let recorded = queue.accept(recorder, prompt, place, readiness)?;
+        let recorded = queue.accept_as(event, recorder, prompt, place, readiness)?;
         recorder.note(PendingMessagesModified::default());
         recorder.sync();
         Ok(recorded)
@@ -254,28 +271,19 @@ impl Agent {
         self.ask(|reply| Command::Begin(Box::new(prompt), reply)).await?
     }
 
-    /// Whether a turn begins with this message right now: it can no longer be changed or taken back, only stopped.
-    pub fn is_starting_with(&self, message_id: &str) -> bool {
-        self.shared.queue.is_starting_with(message_id)
+    /// Forgets a message that was accepted and is no part of the conversation. False if it did not wait.
+    pub fn withdraw(&self, message_id: &str) -> Result<bool, AgentError> {
+        self.withdraw_as(Uuid::new_v4(), message_id)
     }
 
-    /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says it, if the
-    /// message waited.
-    pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
+    /// Like [`Agent::withdraw`], by an event with this id.
+    pub fn withdraw_as(&self, event: Uuid, message_id: &str) -> Result<bool, AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let removed = queue.withdraw(recorder, message_id)?;
-        if removed.is_some() {
+        let removed = queue.withdraw(event, recorder, message_id)?;
+        if removed {
             recorder.note(PendingMessagesModified::default());
         }
         Ok(removed)
-    }
-
-    /// Forgets a message that another one, which was accepted, has taken the place of. What the log cannot be told now it is
-    /// told with the next message, and until then the message is not said.
-    pub fn supersede(&self, message_id: &str) {
-        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        queue.supersede(recorder, message_id);
-        recorder.note(PendingMessagesModified::default());
     }
 
     /// Records what hangs beside the chain. It is no part of the conversation, so it does not wait for its turn.
@@ -304,7 +312,7 @@ impl Agent {
             let outcome = Some(Outcome::Failed(reason.to_owned()));
             return self.begin(Prompt { outcome, ..prompt }).await.map(drop);
         }
-        if self.withdraw(message_id)?.is_some() {
+        if self.withdraw(message_id)? {
             let text = prompt.display_text.unwrap_or(prompt.text);
             self.shared.recorder.record(SessionWarning {
                 warning_type: "message_dropped".into(),
@@ -318,13 +326,12 @@ impl Agent {
         Ok(())
     }
 
-    /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event
-    /// that says it.
-    pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
+    /// Puts messages that wait for after the turn into this order, before those that it does not name, by an event with this id.
+    pub fn reorder_as(&self, event: Uuid, order: Vec<String>) -> Result<(), AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let moved = queue.put_first(recorder, MessageLane::Next, order)?;
+        queue.put_first(event, recorder, MessageLane::Next, order)?;
         recorder.note(PendingMessagesModified::default());
-        Ok(moved)
+        Ok(())
     }
 
     /// Stops the running turn. False when there was none.
@@ -389,12 +396,23 @@ impl Agent {
 
     /// Changes a setting.
     pub async fn configure(&self, change: Change) -> Result<(), AgentError> {
-        self.ask(|reply| Command::Configure(change, reply)).await?
+        self.configure_as(Uuid::new_v4(), change).await
+    }
+
+    /// Changes a setting. Where clients see the change as an event, that is the event with this id; there is none if nothing
+    /// changed.
+    pub async fn configure_as(&self, id: Uuid, change: Change) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Configure(change, id, reply)).await?
     }
 
     /// Uses something that a client or the host brings, for as long as the session is in memory.
     pub async fn supply(&self, supply: Supply) -> Result<(), AgentError> {
-        self.ask(|reply| Command::Supply(supply, reply)).await?
+        self.supply_as(Uuid::new_v4(), supply).await
+    }
+
+    /// Uses something that a client or the host brings. A change of the model is an event with this id.
+    pub async fn supply_as(&self, id: Uuid, supply: Supply) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Supply(supply, id, reply)).await?
     }
 
     /// Records an event that a client asks for.
@@ -622,6 +640,18 @@ impl Agent {
         Ok(self.shared.context_size(system, &self.shared.specs())?)
     }
 
+    /// How full the context is, as clients are told at the end of a turn. `None` if nothing was said yet, or nobody knows.
+    pub fn context_usage(&self) -> Option<lodge_events::SessionUsageInfo> {
+        let model = self.shared.settings().model;
+        if lodge_external::Program::behind(&*model).is_some() {
+            return self.shared.program_usage.lock().clone();
+        }
+        self.shared
+            .recorder
+            .facts(|facts| facts.first_prompt.is_some().then_some(()))?;
+        Some(crate::turn::usage_info(model.info(), &self.context_size().ok()?))
+    }
+
     /// Slash commands that clients run.
     pub fn client_commands(&self) -> Vec<CommandInfo> {
         self.shared.clients.lock().commands()
@@ -769,6 +799,11 @@ impl Agent {
     /// The open questions, oldest first.
     pub fn pending(&self) -> Vec<PendingQuestion> {
         self.shared.pending.list()
+    }
+
+    /// What is kept when somebody allows a request for longer than once. Blocks.
+    pub fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.shared.lasting_rules(request)
     }
 
     /// Whether the rules in force hide each of these files from every tool. Blocks.

@@ -8,6 +8,7 @@ mod agent_tools;
 mod answer;
 mod auto_mode;
 mod call;
+mod changing;
 mod client;
 mod compaction;
 mod context;
@@ -62,7 +63,7 @@ pub use facts::{
     EVENTS_VERSION, Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule,
     OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories,
 };
-pub use handle::{Agent, NewAgent, NewTask, Storing};
+pub use handle::{Agent, AgentEnd, FactoryAgent, NewAgent, NewTask, Storing};
 pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
 pub use limits::limits;
@@ -100,6 +101,9 @@ pub enum AgentError {
     /// The session has ended.
     #[error("The session has ended; resume it.")]
     Gone,
+    /// The turn of a queued message has begun, so it can no longer be changed or replaced.
+    #[error("The agent already has this message.")]
+    Taken,
     /// It makes no sense or cannot be done, and the text says why.
     #[error("{0}")]
     Refused(String),

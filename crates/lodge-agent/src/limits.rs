@@ -22,12 +22,13 @@ impl Shared {
 
     /// Sets the limit. Clients are notified if it changed.
     pub(crate) fn set_limit(&self, limit: Option<f64>) -> Result<(), LogError> {
-        let before = std::mem::replace(&mut self.settings.lock().limit, limit);
-        if before != limit {
-            self.recorder.record(SessionSessionLimitsChanged {
-                session_limits: limits(limit),
-            })?;
-        }
+        let record = |_: &Option<f64>| {
+            let session_limits = limits(limit);
+            self.recorder
+                .record(SessionSessionLimitsChanged { session_limits })
+                .map(drop)
+        };
+        self.settings.change(|settings| &mut settings.limit, limit, record)?;
         Ok(())
     }
 }

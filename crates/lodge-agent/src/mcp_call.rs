@@ -125,8 +125,8 @@ fn text_of(contents: &[ContentBlock], structured: Option<&Value>) -> String {
     }
 }
 
-/// A block of MCP as events have it; nothing for kinds that nobody knows.
-fn block(value: &Value) -> Option<ContentBlock> {
+/// A block of MCP, or of ACP, as events have it; nothing for kinds that nobody knows.
+pub(crate) fn block(value: &Value) -> Option<ContentBlock> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     Some(match value["type"].as_str()? {
         "text" => ContentBlock::Text(TextBlock { text: text("text")? }),

@@ -10,6 +10,7 @@ use std::{
 use lodge_events::{PermissionRequest, SessionModeChanged, WritePermission};
 use lodge_log::LogError;
 use lodge_tools::{Need, shell};
+use uuid::Uuid;
 
 use crate::{
     session::Shared,
@@ -80,13 +81,19 @@ impl Shared {
 
     /// Changes the mode, and tells everybody.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<(), LogError> {
-        let previous = std::mem::replace(&mut self.settings.lock().mode, mode);
-        if previous != mode {
-            self.recorder.record(SessionModeChanged {
+        self.set_mode_as(Uuid::new_v4(), mode)
+    }
+
+    /// Changes the mode by an event with this id.
+    pub(crate) fn set_mode_as(&self, id: Uuid, mode: Mode) -> Result<(), LogError> {
+        let record = |previous: &Mode| {
+            let changed = SessionModeChanged {
                 previous_mode: previous.as_str().into(),
                 new_mode: mode.as_str().into(),
-            })?;
-        }
+            };
+            self.recorder.record_as(id, changed).map(drop)
+        };
+        self.settings.change(|settings| &mut settings.mode, mode, record)?;
         Ok(())
     }
 

@@ -166,8 +166,14 @@ impl Permissions {
         decision
     }
 
+    /// What is kept when somebody allows a request for longer than once.
+    fn lasting_rules(&self, shared: &Shared, request: &PermissionRequest) -> Vec<Rule> {
+        let place = self.place(shared);
+        rules::rules_for(request, &self.rules.lock(), &place)
+    }
+
     fn remember(&self, shared: &Shared, request: &PermissionRequest, keep: Keep) {
-        let approved = rules::rules_for(request, &self.place(shared));
+        let approved = self.lasting_rules(shared, request);
         if let Keep::Kept(scope) = keep {
             match self.rules.lock().remember(scope, &approved) {
                 Ok(()) => return,
@@ -228,13 +234,9 @@ impl Shared {
 
     /// As [`Shared::permit`] for something that whoever wants it may give up at any time: the question is then taken back.
     pub(crate) async fn permit_for_now(&self, request: PermissionRequest) -> Result<Verdict, LogError> {
-        let mut asking = Asking {
-            shared: self,
-            request_id: Uuid::new_v4().to_string(),
-            request: Some(request.clone()),
-        };
+        let mut asking = Asking::new(self, Uuid::new_v4().to_string(), &request);
         let verdict = self.permit(&asking.request_id, request).await;
-        asking.request = None;
+        asking.done();
         verdict
     }
 
@@ -311,9 +313,9 @@ impl Shared {
     }
 
     /// Changes what is asked. It holds at once, also for runs that chose otherwise. Policy may forbid that nothing is asked.
-    pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
+    pub(crate) fn set_approval(&self, id: Uuid, approval: Approval) -> Result<(), AgentError> {
         self.check_approval(approval)?;
-        Ok(self.change_approval(approval)?)
+        Ok(self.change_approval_as(id, approval)?)
     }
 
     /// The approval mode in force: the session's own, unless a run chose another one.
@@ -343,6 +345,11 @@ impl Shared {
         Ok(())
     }
 
+    /// What is kept when somebody allows a request for longer than once.
+    pub(crate) fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.permissions.lasting_rules(self, request)
+    }
+
     /// Allows what is like this from now on, in this session.
     pub(crate) fn allow_for_session(&self, request: &PermissionRequest) {
         self.permissions.remember(self, request, Keep::Session);
@@ -354,7 +361,8 @@ impl Shared {
         request_id: &str,
         request: PermissionRequest,
     ) -> Result<Verdict, LogError> {
-        let lasting = rules::lasting(&request, &self.permissions.place(self));
+        let place = self.permissions.place(self);
+        let lasting = rules::lasting(&request, &self.permissions.rules.lock(), &place);
         let question = question(request_id, &request).showing(&serde_json::json!({ "lasting": lasting }));
         let earlier = self.earlier_answer(&question);
         if earlier.is_none() && !self.clients.lock().any(|can| can.permissions) {
@@ -424,10 +432,25 @@ impl Shared {
 }
 
 /// A question that is taken back when it is dropped.
-struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     shared: &'a Shared,
     request_id: String,
     request: Option<PermissionRequest>,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(shared: &'a Shared, request_id: String, request: &PermissionRequest) -> Self {
+        Self {
+            shared,
+            request_id,
+            request: Some(request.clone()),
+        }
+    }
+
+    /// Nothing is left to take back.
+    pub(crate) fn done(&mut self) {
+        self.request = None;
+    }
 }
 
 impl Drop for Asking<'_> {

@@ -7,6 +7,7 @@ mod approved;
 mod calls;
 mod delegated;
 mod described;
+mod forms;
 mod messages;
 mod requests;
 mod servers;
@@ -17,12 +18,15 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lodge_events::{
-    AssistantTurnStart, Attachment, CommandsChanged, LodgeProgram, SessionTodosChanged, SessionUsageInfo,
-    SessionWarning,
+    AssistantTurnStart, Attachment, BlobAttachment, CommandsChanged, LodgeProgram, SessionTodosChanged,
+    SessionUsageInfo, SessionWarning,
 };
-use lodge_external::{Block, ExternalError, PlanEntry, Program, Running, Said, Start};
+use lodge_external::{
+    Block, ExternalError, PlanEntry, Program, PromptCapabilities, Resource, ResourceContent, Running, Said, Start,
+};
 use lodge_log::LogError;
 use lodge_models::{ErrorKind, ModelError};
 use lodge_tools::changes::Touches;
@@ -127,7 +131,7 @@ impl Turn {
             interaction_id: Some(self.interaction_id.clone()),
             ..AssistantTurnStart::default()
         })?;
-        let blocks = self.blocks(borrowed.running().takes_images())?;
+        let blocks = self.blocks(borrowed.running().takes())?;
         let looked = shared.files_before(Touches::Anything).await;
         shared.recorder.durable().await?;
         let mut work = Work::new(self, program);
@@ -194,17 +198,14 @@ impl Turn {
     }
 
     /// What was asked for, in blocks. People are told what the program cannot take.
-    fn blocks(&self, takes_images: bool) -> Result<Vec<Block>, Stop> {
+    fn blocks(&self, takes: PromptCapabilities) -> Result<Vec<Block>, Stop> {
         let mut left_out = Vec::new();
         let mut blocks = vec![Block::Text {
             text: self.prompt.text.clone(),
         }];
-        let link = |path: &str, name: &str, lines: Option<(u64, u64)>| {
-            let part = lines.map(|(first, last)| format!("#L{first}:{last}"));
-            Block::ResourceLink {
-                name: name.to_owned(),
-                uri: lodge_files::uri::file(path) + &part.unwrap_or_default(),
-            }
+        let link = |path: &str, name: &str, lines: Option<(u64, u64)>| Block::ResourceLink {
+            name: name.to_owned(),
+            uri: lodge_files::uri::file_lines(path, lines),
         };
         for attachment in &self.prompt.attachments {
             if let Attachment::Selection(selection) = attachment {
@@ -222,11 +223,14 @@ impl Turn {
                     let lines = context::lines_of(selection);
                     Some(link(&selection.file_path, &selection.display_name, Some(lines)))
                 }
-                Attachment::Blob(blob) if takes_images && blob.mime_type.starts_with("image/") => {
+                Attachment::Blob(blob) if takes.image && blob.mime_type.starts_with("image/") => {
                     blob.data.clone().map(|data| Block::Image {
                         data,
                         mime_type: blob.mime_type.clone(),
                     })
+                }
+                Attachment::Blob(blob) if takes.embedded_context && !blob.mime_type.starts_with("image/") => {
+                    resource(blob)
                 }
                 Attachment::GithubReference(reference) => Some(Block::ResourceLink {
                     name: format!("#{} {}", reference.number, reference.title),
@@ -281,6 +285,22 @@ impl Turn {
         })?;
         Ok(())
     }
+}
+
+/// Attached data with an address that says its name.
+fn resource(blob: &BlobAttachment) -> Option<Block> {
+    let data = blob.data.as_ref()?;
+    let text = blob.mime_type.starts_with("text/").then(|| STANDARD.decode(data).ok());
+    let text = text.flatten().and_then(|bytes| String::from_utf8(bytes).ok());
+    let name = blob.display_name.as_deref().unwrap_or("data");
+    let path = lodge_files::uri::file(name);
+    Some(Block::Resource {
+        resource: Resource {
+            uri: format!("attachment:{}", path.trim_start_matches("file://")),
+            mime_type: blob.mime_type.clone(),
+            content: text.map_or_else(|| ResourceContent::Blob(data.clone()), ResourceContent::Text),
+        },
+    })
 }
 
 /// What goes on with something that was looked at.
@@ -376,8 +396,14 @@ impl<'a> Work<'a> {
 
     fn take(&mut self, said: Said) -> Result<(), Stop> {
         match said {
-            Said::Text(text) => self.text(text),
-            Said::Thought(text) => self.thought(text),
+            Said::Text(text, id) => self.text(text, id),
+            Said::Thought(text, id) => self.thought(text, id),
+            // A sub-agent's conversation has no title.
+            Said::Title(_) if self.turn.shared.sub.is_some() => Ok(()),
+            Said::Title(title) => {
+                self.count_recorded(title.len());
+                Ok(self.turn.shared.call_itself(title)?)
+            }
             Said::Call(update) => self.call(*update),
             // The to-do list and the context are the session's own.
             Said::Plan(_) | Said::Usage { .. } if self.turn.shared.sub.is_some() => Ok(()),
@@ -393,11 +419,14 @@ impl<'a> Work<'a> {
                 Ok(())
             }
             Said::Usage { used, size } => {
-                self.turn.shared.recorder.note(SessionUsageInfo {
+                let usage = SessionUsageInfo {
                     token_limit: size,
                     current_tokens: used,
                     ..SessionUsageInfo::default()
-                });
+                };
+                let shared = &self.turn.shared;
+                *shared.program_usage.lock() = Some(usage.clone());
+                shared.recorder.note(usage);
                 Ok(())
             }
             request => self.request(request),

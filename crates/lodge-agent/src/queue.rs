@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::pending::{PendingMessage, PendingMessages};
-use crate::{recorder::Recorder, redact::is_redacted, session::Shared, settings::Prompt};
+use crate::{AgentError, recorder::Recorder, redact::is_redacted, session::Shared, settings::Prompt};
 
 /// Messages to the running turn that no person sent: advice of hooks, and messages to a sub-agent. Kept in memory.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ struct Live {
     begun: HashSet<String>,
     /// Prepared messages, whose turns may begin.
     prepared: HashSet<String>,
-    /// Withdrawn messages for which the log could not be written.
+    /// Messages whose turns ended before they were said, and for which the log could not be written.
     unwanted: Vec<String>,
     /// Messages as this process got them, with headers and secrets in commands, which no log may hold.
     sent: HashMap<String, Prompt>,
@@ -153,27 +153,50 @@ impl Queue {
     }
 
     /// Accepts a message with an id: it is in the log when this returns. A queued message keeps its place. Returns the
-    /// event that says so, unless the log already said the same.
+    /// event that says so, unless the log already said the same. The same event removes the message that it replaces, so
+    /// never both are in the queue. One whose turn has begun is neither changed nor replaced.
     pub(crate) fn accept(
         &self,
+        recorder: &Recorder,
+        prompt: Prompt,
+        place: Place,
+        readiness: Readiness,
+    ) -> Result<Option<Uuid>, AgentError> {
+        self.accept_as(Uuid::new_v4(), recorder, prompt, place, readiness)
+    }
+
+    /// Like [`Queue::accept`], by an event with this id.
+    pub(crate) fn accept_as(
+        &self,
+        event: Uuid,
         recorder: &Recorder,
         mut prompt: Prompt,
         place: Place,
         readiness: Readiness,
-    ) -> Result<Option<Uuid>, LogError> {
+    ) -> Result<Option<Uuid>, AgentError> {
         let Some(id) = prompt.message_id.clone() else {
             debug_assert!(false, "every message has an id before it is accepted");
             return Ok(None);
         };
+        let replaces = prompt.replaces.take().filter(|replaced| *replaced != id);
         for earlier in &mut prompt.before {
             earlier.message_id.get_or_insert_with(|| Uuid::new_v4().to_string());
         }
         let mut live = self.live.lock();
+        let waits =
+            |replaced: &String| recorder.facts(|facts| facts.pending.get(replaced).is_some_and(|it| live.waits(it)));
+        let is_changed_late = readiness == Readiness::Waiting && live.starting.as_ref() == Some(&id);
+        if is_changed_late || !replaces.iter().all(waits) {
+            return Err(AgentError::Taken);
+        }
         if !live.unwanted.is_empty() {
             let ids = live.unwanted.clone();
             let why = RemovalReason::Failed;
             recorder.record(LodgeMessageRemoved { ids, why })?;
             live.unwanted.clear();
+        }
+        if let Some(written) = prompt.written.take() {
+            recorder.record(*written)?;
         }
         let mut item = QueuedMessage::from(&prompt);
         let known = recorder.facts(|facts| {
@@ -184,20 +207,41 @@ impl Queue {
         });
         let message_id = id.clone();
         let begins = readiness == Readiness::Beginning && place.lane == MessageLane::Next;
-        let mut recorded = match known {
-            None => Some(recorder.record(LodgeMessageQueued {
+        // A known message whose turn begins says so last.
+        let edit = known.is_some_and(|same| !same || replaces.is_some() && !begins);
+        let mut recorded = None;
+        if known.is_none() {
+            let queued = LodgeMessageQueued {
                 message_id,
                 item,
                 lane: place.lane,
                 at: place.at.map(|at| at as u64),
                 begins: begins.then_some(true),
-            })?),
-            Some(false) => Some(recorder.record(LodgeMessageEdited { message_id, item })?),
-            Some(true) => None,
-        };
+                replaces: replaces.clone(),
+            };
+            recorded = Some(recorder.record_as(event, queued)?);
+        } else if edit {
+            let event = if begins { Uuid::new_v4() } else { event };
+            let edited = LodgeMessageEdited {
+                message_id,
+                item,
+                replaces: replaces.clone().filter(|_| !begins),
+            };
+            recorded = Some(recorder.record_as(event, edited)?);
+        }
         if begins && known.is_some() {
-            let message_id = id.clone();
-            recorded = Some(recorder.record(LodgeMessageBegun { message_id })?);
+            let begun = LodgeMessageBegun {
+                message_id: id.clone(),
+                replaces: replaces.clone(),
+            };
+            recorded = Some(recorder.record_as(event, begun)?);
+        }
+        if let Some(replaced) = replaces {
+            live.forget(&replaced);
+            // For builds that do not know that the event before says it.
+            let (ids, why) = (vec![replaced], RemovalReason::Removed);
+            recorder.note(LodgeMessageRemoved { ids, why });
+            self.changed.notify_one();
         }
         let begun = begins || live.begun.contains(&id);
         live.forget(&id);
@@ -222,8 +266,10 @@ impl Queue {
         let mut live = self.live.lock();
         let waits = recorder.facts(|facts| facts.pending.get(id).is_some_and(|message| live.waits(message)));
         if waits {
-            let message_id = id.to_owned();
-            recorder.record(LodgeMessageBegun { message_id })?;
+            recorder.record(LodgeMessageBegun {
+                message_id: id.to_owned(),
+                replaces: None,
+            })?;
             live.begun.insert(id.to_owned());
         }
         Ok(waits)
@@ -292,19 +338,19 @@ impl Queue {
         Ok(ids.len())
     }
 
-    /// Withdraws a queued message. Returns the event that says so, if it was queued. A message whose turn begins now
-    /// can no longer be withdrawn.
-    pub(crate) fn withdraw(&self, recorder: &Recorder, id: &str) -> Result<Option<Uuid>, LogError> {
+    /// Withdraws a queued message by an event with this id, if it is queued. A message whose turn begins now can no longer be
+    /// withdrawn.
+    pub(crate) fn withdraw(&self, event: Uuid, recorder: &Recorder, id: &str) -> Result<bool, LogError> {
         let mut live = self.live.lock();
         let is_starting = live.starting.as_deref() == Some(id);
         if is_starting || recorder.facts(|facts| facts.pending.get(id).is_none()) {
-            return Ok(None);
+            return Ok(false);
         }
         let (ids, why) = (vec![id.to_owned()], RemovalReason::Removed);
-        let removed = recorder.record(LodgeMessageRemoved { ids, why })?;
+        recorder.record_as(event, LodgeMessageRemoved { ids, why })?;
         live.forget(id);
         self.changed.notify_one();
-        Ok(Some(removed.id()))
+        Ok(true)
     }
 
     /// Messages for after the turn, and those for the running turn. If no turn runs, the latter are the first of the
@@ -374,22 +420,11 @@ impl Queue {
             return;
         };
         if let Err(error) = self.remove(recorder, vec![id.clone()], why) {
-            self.untold(&id, &error);
+            // It is recorded with the next accepted message.
+            tracing::warn!(%error, "cannot record that a message left the queue");
+            self.live.lock().unwanted.push(id);
+            self.changed.notify_one();
         }
-    }
-
-    /// Replaces a queued message with another one.
-    pub(crate) fn supersede(&self, recorder: &Recorder, id: &str) {
-        if let Err(error) = self.withdraw(recorder, id) {
-            self.untold(id, &error);
-        }
-    }
-
-    /// A message is withdrawn, but the log could not be written. It is recorded with the next accepted message.
-    fn untold(&self, id: &str, error: &LogError) {
-        tracing::warn!(%error, "cannot record that a message left the queue");
-        self.live.lock().unwanted.push(id.to_owned());
-        self.changed.notify_one();
     }
 
     /// The next message for the running turn.
@@ -437,8 +472,11 @@ impl Queue {
         };
         let changed = item != known;
         if changed {
-            let message_id = id.to_owned();
-            recorder.record(LodgeMessageEdited { message_id, item })?;
+            recorder.record(LodgeMessageEdited {
+                message_id: id.to_owned(),
+                item,
+                replaces: None,
+            })?;
         }
         if let Some(sent) = self.live.lock().sent.get_mut(id) {
             (sent.text, sent.display_text) = (text, display_text);
@@ -446,22 +484,23 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Moves messages to the front, in this order. Only the message with which a turn is about to begin stays ahead of
+    /// Moves messages to the front, in this order, by an event with this id. Only the message with which a turn is about to begin stays ahead of
     /// them.
     pub(crate) fn put_first(
         &self,
+        event: Uuid,
         recorder: &Recorder,
         lane: MessageLane,
         mut order: Vec<String>,
-    ) -> Result<Uuid, LogError> {
+    ) -> Result<(), LogError> {
         if lane == MessageLane::Next {
             let starting = self.live.lock().starting.clone().filter(|id| !order.contains(id));
             let waits = |id: &String| recorder.facts(|facts| facts.pending.next.iter().any(|known| known.id == *id));
             order.splice(..0, starting.filter(waits));
         }
-        let moved = recorder.record(LodgeMessageMoved { lane, order })?;
+        recorder.record_as(event, LodgeMessageMoved { lane, order })?;
         self.changed.notify_one();
-        Ok(moved.id())
+        Ok(())
     }
 
     /// The next message, if it is a command known only from the log, where stars replace a secret.

@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind, UserMessage};
+use lodge_events::{
+    Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind, Timestamp, UserMessage,
+};
 use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket, goes_with_chain, hide, is_rewind};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
@@ -145,9 +147,13 @@ impl Recorder {
 
     /// Creates an event of this recorder's agent: chains, writes, folds and publishes it.
     pub(crate) fn record(&self, payload: impl Into<Payload>) -> Result<Event, LogError> {
-        self.inner
-            .lock()
-            .record(payload.into(), self.lane.as_ref(), &*self.publish)
+        self.record_as(Uuid::new_v4(), payload)
+    }
+
+    /// Like [`Recorder::record`], for an event whose id somebody waits for.
+    pub(crate) fn record_as(&self, id: Uuid, payload: impl Into<Payload>) -> Result<Event, LogError> {
+        let mut inner = self.inner.lock();
+        inner.record_as(id, payload.into(), self.lane.as_ref(), &*self.publish)
     }
 
     /// Turns an unfinished answer into a message, if nobody continues it. Only while no model is called.
@@ -517,12 +523,23 @@ impl Inner {
     }
 
     fn record(&mut self, payload: Payload, lane: Option<&Lane>, publish: &dyn Publish) -> Result<Event, LogError> {
+        self.record_as(Uuid::new_v4(), payload, lane, publish)
+    }
+
+    fn record_as(
+        &mut self,
+        id: Uuid,
+        payload: Payload,
+        lane: Option<&Lane>,
+        publish: &dyn Publish,
+    ) -> Result<Event, LogError> {
+        let new = |head, agent, payload| Event::with(id, Timestamp::now(), head, agent, payload);
         let agent = lane.map(|lane| lane.agent_id.clone());
         let payload = match lane {
             Some(lane) => payload.with_parent_tool_call(&lane.tool_call_id),
             None => payload,
         };
-        let mut event = self.secrets.hide(Event::new(self.head, agent.clone(), payload));
+        let mut event = self.secrets.hide(new(self.head, agent.clone(), payload));
         if !event.is_ephemeral() {
             match &self.outbox {
                 // It is written once it is safe elsewhere.
@@ -530,7 +547,7 @@ impl Inner {
                 None => match self.log.append(&event) {
                     Err(LogError::Moved { .. }) => {
                         self.catch_up(publish)?;
-                        event = Event::new(self.head, agent, event.payload().clone());
+                        event = new(self.head, agent, event.payload().clone());
                         self.log.append(&event)?;
                     }
                     other => drop(other?),

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agent_tools,
     answer::Pending,
+    changing::Changing,
     client::{ClientTool, Clients},
     compaction::Compacting,
     customize::Loaded,
@@ -43,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) pending: Pending,
     /// What was answered before the host went down, for the turn that goes on.
     pub(crate) earlier_answers: Mutex<Questions>,
-    pub(crate) settings: Mutex<Settings>,
+    pub(crate) settings: Changing<Settings>,
     pub(crate) clients: Arc<Mutex<Clients>>,
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
     pub(crate) tool_state: Arc<SessionTools>,
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) program_not_continued: AtomicBool,
     /// The slash commands that it understands, once it named them.
     pub(crate) program_commands: Mutex<Vec<lodge_external::Command>>,
+    /// How full its context is, once it said so.
+    pub(crate) program_usage: Mutex<Option<lodge_events::SessionUsageInfo>>,
     /// Skills and agents that were found.
     pub(crate) custom: Arc<Mutex<Loaded>>,
     /// The sub-agents.

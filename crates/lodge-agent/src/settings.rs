@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use lodge_events::{Attachment, AutoTier};
+use lodge_events::{Attachment, AutoTier, LodgeMessageWritten};
 use lodge_models::{Model, ResponseFormat};
 use lodge_tools::{custom::tool_alias, rules::Rule};
 use serde::{Deserialize, Serialize};
@@ -259,6 +259,12 @@ pub struct Prompt {
     ///
     /// [`Capabilities::prepares`]: crate::Capabilities::prepares
     pub needs_preparation: bool,
+    /// The queued message that it replaces when it is accepted.
+    #[serde(skip)]
+    pub replaces: Option<String>,
+    /// The parts that the agent does not get, to be recorded when it is accepted.
+    #[serde(skip)]
+    pub written: Option<Box<LodgeMessageWritten>>,
     /// What came of it already, so that no model is asked. No log has this: the turn records it.
     #[serde(skip)]
     pub outcome: Option<Outcome>,

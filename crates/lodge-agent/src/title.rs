@@ -1,4 +1,43 @@
-//! The title of a session: taken from its first message.
+//! The title of a session: the name that somebody gave it, else taken from its first message.
+
+use lodge_events::{LodgeNamed, SessionTitleChanged};
+use lodge_log::LogError;
+use uuid::Uuid;
+
+use crate::{facts::Facts, session::Shared};
+
+impl Shared {
+    /// Gives the session a name, or takes it away, by an event with this id. A name that no person chose takes the place of none that a person chose.
+    pub(crate) fn set_name(&self, id: Uuid, name: Option<String>, automatic: bool) -> Result<(), LogError> {
+        let _one = self.settings.one_at_a_time();
+        if automatic && self.is_named_by_person() {
+            return Ok(());
+        }
+        let recorder = &self.recorder;
+        let named = LodgeNamed {
+            name: name.clone(),
+            automatic: automatic.then_some(true),
+        };
+        if !recorder.facts(|facts| facts.about.named.as_ref() == Some(&named)) {
+            recorder.record(named)?;
+        }
+        self.settings.lock().name.clone_from(&name);
+        if let Some(title) = name.or_else(|| recorder.facts(Facts::title)) {
+            recorder.record_as(id, SessionTitleChanged { title })?;
+        }
+        Ok(())
+    }
+
+    /// Gives the session the name that its agent gives it.
+    pub(crate) fn call_itself(&self, title: String) -> Result<(), LogError> {
+        let is_known = self.settings.lock().name.as_ref() == Some(&title);
+        if is_known {
+            Ok(())
+        } else {
+            self.set_name(Uuid::new_v4(), Some(title), true)
+        }
+    }
+}
 
 /// The first line with words in it, shortened at a word.
 pub fn title_of(prompt: &str) -> Option<String> {

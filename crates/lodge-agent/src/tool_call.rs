@@ -50,6 +50,8 @@ pub(crate) struct Call<'a> {
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
     pub(crate) message: Uuid,
+    /// The model that wrote the message.
+    pub(crate) model: Option<&'a str>,
     pub(crate) turn_id: &'a str,
     /// Set when an MCP server has the tool.
     pub(crate) mcp: Option<&'a McpTool>,
@@ -62,6 +64,12 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
     }
     let tools = turn.shared.tools();
     let asked = asked_before(turn, calls);
+    // People may switch models while calls run.
+    let asking = |facts: &Facts| {
+        let mut open = facts.open_turn.as_ref()?.calls.iter();
+        open.find(|open| open.id == calls[0].id)?.model.clone()
+    };
+    let model = turn.shared.recorder.facts(asking);
     let find = |call: &ToolCall| {
         let known = tools
             .iter()
@@ -95,6 +103,7 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
                 id: &call.id,
                 name: &call.name,
                 message,
+                model: model.as_deref(),
                 turn_id,
                 mcp: match find(call) {
                     Some(AnyTool::Mcp(tool)) => Some(tool),
@@ -305,7 +314,7 @@ impl Call<'_> {
             tool_name: self.name.into(),
             arguments: Some(arguments),
             turn_id: Some(self.turn_id.into()),
-            model: Some(self.turn.model().info().id.clone()),
+            model: self.model.map(str::to_owned),
             ..self.mcp.map(|tool| shared.mcp_start(tool)).unwrap_or_default()
         })?;
         Ok(shared.recorder.durable().await?)
@@ -315,7 +324,7 @@ impl Call<'_> {
         let shared = &self.turn.shared;
         let mut complete = ToolExecutionComplete {
             tool_call_id: self.id.into(),
-            model: Some(self.turn.model().info().id.clone()),
+            model: self.model.map(str::to_owned),
             interaction_id: Some(self.turn.interaction_id.clone()),
             turn_id: Some(self.turn_id.into()),
             ..ToolExecutionComplete::default()

@@ -172,6 +172,7 @@ pub(crate) async fn run(
         Some(Err(Stop::Model(error))) => {
             let told = recorder.record(SessionError {
                 error_type: error.kind.as_str().into(),
+                error_code: error.code.clone(),
                 message: error.message.clone(),
                 status_code: error.status.map(u64::from),
                 provider_call_id: error.provider_call_id.clone(),
@@ -387,16 +388,20 @@ pub(crate) fn tell_usage(
         return Ok(());
     }
     let size = shared.context_size(system_bytes, tools)?;
-    shared.recorder.note(SessionUsageInfo {
-        token_limit: model.context_window,
+    shared.recorder.note(usage_info(model, &size));
+    Ok(())
+}
+
+pub(crate) fn usage_info(model: &ModelInfo, size: &crate::ContextSize) -> SessionUsageInfo {
+    SessionUsageInfo {
+        token_limit: model.prompt_limit(),
         current_tokens: size.total(),
         messages_length: size.messages,
         system_tokens: Some(size.system),
         conversation_tokens: Some(size.conversation),
         tool_definitions_tokens: Some(size.tools),
         ..SessionUsageInfo::default()
-    });
-    Ok(())
+    }
 }
 
 impl Turn {
@@ -672,6 +677,7 @@ impl Turn {
                 interaction_id: Some(self.interaction_id.clone()),
                 ..AssistantTurnStart::default()
             })?;
+            self.shared.mcp.revive().await;
             self.shared.mcp.lists_read().await;
             let tools = self.shared.specs();
             let compacting = self.compact_if_needed(&tools).await?;

@@ -59,7 +59,11 @@ impl Face {
     fn kept(&self, home: &Path) -> Vec<PathBuf> {
         let inner = self.inner.lock();
         let of = |id: &str| ["temp", "files"].map(|dir| home.join("session-state").join(id).join(dir));
-        inner.talks.values().flat_map(|talk| of(&talk.host_id)).collect()
+        inner
+            .conversations
+            .values()
+            .flat_map(|talk| of(&talk.host_id))
+            .collect()
     }
 
     /// Whether a client may have what it asks for now: by the host's policy, or because a person says so.
@@ -93,7 +97,7 @@ impl Face {
     /// A session whose clients can be asked: a question is a part of a turn.
     fn somebody(&self) -> Option<Session> {
         let inner = self.inner.lock();
-        let mut busy = inner.talks.iter().filter(|(chat, talk)| {
+        let mut busy = inner.conversations.iter().filter(|(chat, talk)| {
             let chat = inner.core.chats.get(*chat);
             let running = chat.is_some_and(crate::state::ChatEntry::is_running);
             running && inner.core.has_audience(&talk.session)

@@ -12,6 +12,7 @@ use ahp_types::{
 use lodge_host::{AnnotationError, HostError, quote_annotations};
 
 use crate::{
+    actions::Write,
     face::{Face, Inner},
     state::{Core, Service, Uri},
 };
@@ -25,7 +26,7 @@ pub(crate) enum AnnotationRefusal {
     NoEntry(String),
     #[error("say what changes about the annotation")]
     NoChange,
-    #[error("an annotation has at least one entry: remove the annotation")]
+    #[error("this is the annotation's last entry: remove the annotation instead")]
     LastEntry,
     #[error("this is not an action for annotations")]
     NotForAnnotations,
@@ -195,25 +196,6 @@ impl Face {
         Ok(())
     }
 
-    /// Saves the annotations as they are after an action, before anybody sees them.
-    pub(crate) fn keep_annotations(
-        &self,
-        inner: &Inner,
-        uri: &Uri,
-        state: &AnnotationsState,
-        action: &StateAction,
-    ) -> Result<(), AnnotationRefusal> {
-        check(state, action)?;
-        let session = session_of(uri).and_then(|session| inner.core.session_of(session));
-        let Some(id) = session.and_then(|session| inner.host_id(&session)) else {
-            return Ok(());
-        };
-        let mut after = state.clone();
-        ahp::reducers::apply_action_to_annotations(&mut after, action);
-        let annotations = after.annotations.iter().map(kept).collect();
-        Ok(self.host.marks().set_annotations(&id, &annotations)?)
-    }
-
     /// Tells the list of sessions what was said.
     pub(crate) fn annotated(&self, inner: &mut Inner, uri: &Uri) {
         let Some(session) = session_of(uri).and_then(|session| inner.core.session_of(session)) else {
@@ -231,9 +213,27 @@ impl Face {
 }
 
 impl Inner {
+    /// The annotations as they are after an action, to be saved before anybody sees them.
+    pub(crate) fn new_annotations(
+        &self,
+        uri: &Uri,
+        state: &AnnotationsState,
+        action: &StateAction,
+    ) -> Result<Option<Write>, AnnotationRefusal> {
+        check(state, action)?;
+        let session = session_of(uri).and_then(|session| self.core.session_of(session));
+        let Some(id) = session.and_then(|session| self.host_id(&session)) else {
+            return Ok(None);
+        };
+        let mut after = state.clone();
+        ahp::reducers::apply_action_to_annotations(&mut after, action);
+        let annotations = after.annotations.iter().map(kept).collect();
+        Ok(Some(Write::Annotations(id, annotations)))
+    }
+
     /// The host's id of an open session.
     fn host_id(&self, session: &str) -> Option<String> {
         let entry = self.core.sessions.get(session)?;
-        Some(self.talks.get(&entry.default_chat)?.host_id.clone())
+        Some(self.conversations.get(&entry.default_chat)?.host_id.clone())
     }
 }

@@ -270,7 +270,7 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedRec
     };
     let mut lanes = Lanes::default();
     while let Some(waiting) = queue.recv().await {
-        if let Some(waiting) = lanes.put_aside(&taking, waiting).await {
+        if let Some(waiting) = lanes.defer(&taking, waiting).await {
             taking.take(waiting).await;
         }
     }
@@ -294,7 +294,7 @@ struct Lane {
 
 impl Lanes {
     /// Takes a message that has to wait. Gives others back.
-    async fn put_aside(&mut self, taking: &Taking, waiting: Waiting) -> Option<Waiting> {
+    async fn defer(&mut self, taking: &Taking, waiting: Waiting) -> Option<Waiting> {
         if !taking.face.host.is_kept() {
             return Some(waiting);
         }
@@ -396,7 +396,8 @@ async fn respond(face: &Arc<Face>, conn: &Arc<Conn>, method: &Method, id: &RawVa
 async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Option<&RawValue>) {
     let Some(peer) = conn.peer() else { return };
     match method {
-        "dispatchAction" => actions::dispatch(face, conn, peer, params).await,
+        // Large, because it may open a session: no connection keeps room for it.
+        "dispatchAction" => Box::pin(actions::dispatch(face, conn, peer, params)).await,
         "unsubscribe" => {
             let Ok(params) = rpc::params::<Unsubscribe>(params) else {
                 return;

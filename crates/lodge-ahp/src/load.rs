@@ -15,12 +15,12 @@ use crate::{
     annotations, automations,
     changesets::{Kind, catalogue},
     chats::{self, Chat},
+    conversation::{Conversation, Draft, Driver, Effect, Feed, Shown},
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
     reading::{Read, read},
-    session_config::{Branching, Isolation, approval_values},
+    session_config::{Branching, DEFAULT_EFFORT, EFFORT, Isolation, approval_values},
     state::{ChatStore, Closing, SessionEntry, Uri},
-    talk::{Draft, Driver, Effect, Feed, Shown, Talk},
     telemetry::Signal,
     uri,
 };
@@ -307,7 +307,7 @@ impl Face {
                 .core
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
             let feed = Feed::new(session.clone(), Projector::default());
-            let talk = Talk::new(
+            let talk = Conversation::new(
                 session.clone(),
                 session.clone(),
                 id.to_owned(),
@@ -316,7 +316,7 @@ impl Face {
                 None,
                 Shown::default(),
             );
-            inner.talks.insert(chat, talk);
+            inner.conversations.insert(chat, talk);
             self.count_changes(&mut inner, session);
         }
         self.tasks.spawn(driver.with_draft(draft).run());
@@ -384,6 +384,7 @@ impl Face {
             mode: settings.mode.as_str(),
             approval: settings.approval,
             model: Some(settings.model.id.clone()),
+            effort: settings.reasoning_effort.clone(),
             branching,
             lifecycle: SessionLifecycle::Ready,
             flags: chats::flags(&marks),
@@ -404,6 +405,7 @@ pub(crate) struct NewState<'a> {
     pub(crate) mode: &'a str,
     pub(crate) approval: Approval,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
     pub(crate) branching: Option<Branching>,
     pub(crate) lifecycle: SessionLifecycle,
     pub(crate) flags: u32,
@@ -417,6 +419,8 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
     if let Some(model) = new.model {
         values.insert("model".to_owned(), model.into());
     }
+    let effort = new.effort.unwrap_or_else(|| DEFAULT_EFFORT.to_owned());
+    values.insert(EFFORT.to_owned(), effort.into());
     if let Some(git) = new.branching {
         values.insert("isolation".to_owned(), git.isolation.as_str().into());
         values.insert("branch".to_owned(), git.branch.into());
@@ -484,7 +488,7 @@ impl crate::face::Inner {
         let born = read.born.clone();
         let feed = Feed::new(session.clone(), read.projector);
         let feed = self.core.lend(chat.clone(), feed);
-        let talk = Talk::new(session.clone(), born, id, feed, effects, agent, shown);
+        let talk = Conversation::new(session.clone(), born, id, feed, effects, agent, shown);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {
@@ -517,7 +521,7 @@ impl crate::face::Inner {
                 }
             }
         }
-        self.talks.insert(chat, talk);
+        self.conversations.insert(chat, talk);
         driver
     }
 }

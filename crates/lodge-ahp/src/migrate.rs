@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use ahp_types::state::MessageKind;
+use lodge_events::Uuid;
 use lodge_host::{CarriedMessage, Delivery, HostError};
 
 use crate::{
     chats::shown_message,
+    conversation::{Effect, accept_message},
     face::Face,
-    talk::{Effect, accept_message},
 };
 
 /// Brings queued messages into the logs of their sessions. Each is there before the register forgets it, and one that is
@@ -34,7 +35,8 @@ async fn bring_in(face: &Face, id: &str, messages: Vec<CarriedMessage>) -> Resul
             chats: Vec::new(),
             client: None,
         };
-        accept_message(&session, &send, false).map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
+        let accepted = accept_message(&session, Uuid::new_v4(), &send, false, None);
+        accepted.map_err(|refusal| HostError::Invalid(refusal.to_string()))?;
     }
     let forgotten = face.host.marks().forget_carried(id);
     forgotten.map_err(|error| HostError::Invalid(error.to_string()))

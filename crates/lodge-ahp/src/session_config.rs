@@ -3,7 +3,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lodge_host::{Approval, GitContext};
+use ahp_types::state::{ConfigSchema, ModelSelection};
+use lodge_host::{Approval, GitContext, Host};
 use serde_json::{Map, Value, json};
 
 use crate::face::Face;
@@ -101,6 +102,58 @@ fn choice(title: &str, description: &str, default: &str, choices: &[(&str, &str,
     })
 }
 
+/// What the effort to reason with is called: in the configuration of a session, and in that of a model, where VS Code has its
+/// picker for it.
+pub(crate) const EFFORT: &str = "thinkingLevel";
+/// The effort that the model chooses by itself.
+pub(crate) const DEFAULT_EFFORT: &str = "default";
+
+/// The effort that a value names; none is the model's own.
+pub(crate) fn effort_of(value: &str) -> Option<String> {
+    (value != DEFAULT_EFFORT).then(|| value.to_owned())
+}
+
+/// Whether a model can be asked for an effort. A model that is not known says so when it is used.
+pub(crate) fn takes_effort(host: &Host, model: Option<&str>, effort: Option<&str>) -> bool {
+    let model = host.models().resolve(model);
+    effort.is_none_or(|effort| {
+        model.is_ok_and(|model| model.info().reasoning_efforts.iter().any(|known| known == effort))
+    })
+}
+
+/// The effort that somebody chose with a model.
+pub(crate) fn effort_in(model: &ModelSelection) -> Option<&str> {
+    model.config.as_ref()?.get(EFFORT)?.as_str()
+}
+
+fn effort_label(effort: &str) -> String {
+    match effort {
+        "xhigh" => "Extra high".to_owned(),
+        other => {
+            let mut letters = other.chars();
+            let first = letters.next().map(|first| first.to_uppercase().to_string());
+            first.unwrap_or_default() + letters.as_str()
+        }
+    }
+}
+
+fn effort_choice(efforts: &[&str]) -> Value {
+    json!({
+        "type": "string",
+        "title": "Thinking level",
+        "description": "How much the model reasons before it answers",
+        "enum": efforts,
+        "enumLabels": efforts.iter().map(|effort| effort_label(effort)).collect::<Vec<_>>(),
+    })
+}
+
+/// What can be set about a model that offers these efforts.
+pub(crate) fn model_schema(efforts: &[String]) -> Option<ConfigSchema> {
+    let efforts: Vec<&str> = efforts.iter().map(String::as_str).collect();
+    let schema = json!({ "type": "object", "properties": { EFFORT: effort_choice(&efforts) } });
+    serde_json::from_value(schema).ok().filter(|_| !efforts.is_empty())
+}
+
 impl Face {
     /// The schema, in the order that forms show it. `branches` are those to choose from; a session that has begun keeps its
     /// place.
@@ -139,6 +192,18 @@ impl Face {
         }
         let mut properties = Map::new();
         properties.insert("model".into(), model);
+        let mut efforts = vec![DEFAULT_EFFORT];
+        for effort in list.iter().flat_map(|model| &model.reasoning_efforts) {
+            if !efforts.contains(&effort.as_str()) {
+                efforts.push(effort);
+            }
+        }
+        if efforts.len() > 1 {
+            let mut effort = effort_choice(&efforts);
+            effort["default"] = DEFAULT_EFFORT.into();
+            effort["sessionMutable"] = true.into();
+            properties.insert(EFFORT.into(), effort);
+        }
         properties.insert("mode".into(), mode);
         properties.insert("autoApprove".into(), approve);
         if let Some(git) = git {
@@ -181,6 +246,7 @@ impl Face {
 pub(crate) fn without_model(schema: &mut Value) {
     if let Some(properties) = schema["properties"].as_object_mut() {
         properties.shift_remove("model");
+        properties.shift_remove(EFFORT);
     }
 }
 

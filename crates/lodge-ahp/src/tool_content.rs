@@ -8,7 +8,7 @@ use lodge_host::{Session, tool_calls::DiffSide};
 
 use crate::{
     face::Face,
-    projection::{Proposed, Said, Side, difference_in, said_in, side_named},
+    projection::{ContentKind, Proposed, Side, difference_in, said_in, side_named},
 };
 
 pub(crate) struct ToolContent {
@@ -33,8 +33,8 @@ pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<
     }
     let ids: Vec<String> = {
         let inner = face.inner.lock();
-        let talks = inner.talks.values().filter(|talk| *talk.born == *session);
-        talks.map(|talk| talk.host_id.clone()).collect()
+        let conversations = inner.conversations.values().filter(|talk| *talk.born == *session);
+        conversations.map(|talk| talk.host_id.clone()).collect()
     };
     for id in ids {
         let Ok(session) = face.host.open_session(&id).await else {
@@ -55,8 +55,8 @@ pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<
 async fn proposed(face: &Face, session: &str, call: &str, side: DiffSide) -> Option<ToolContent> {
     let proposed = {
         let inner = face.inner.lock();
-        let mut talks = inner.talks.values().filter(|talk| *talk.born == *session);
-        talks.find_map(|talk| talk.projector().proposed(call).cloned())?
+        let mut conversations = inner.conversations.values().filter(|talk| *talk.born == *session);
+        conversations.find_map(|talk| talk.projector().proposed(call).cloned())?
     };
     let Proposed { diff, new } = proposed;
     match (side, diff.makes_the_file()) {
@@ -93,8 +93,8 @@ async fn said(session: &Session, name: &str) -> Option<ToolContent> {
     let (call, part) = (call.to_owned(), part.to_owned());
     let (said, kind) = session.find_last(move |event| said_in(event, &call, &part)).await?;
     let bytes = match said {
-        Said::Text(text) => text.into_bytes(),
-        Said::Bytes(data) => STANDARD.decode(data).ok()?,
+        ContentKind::Text(text) => text.into_bytes(),
+        ContentKind::Bytes(data) => STANDARD.decode(data).ok()?,
     };
     Some(ToolContent {
         bytes,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::{canvas::Canvases, inference::SdkTransport};
+use crate::{canvas::Canvases, extensions::Extensions, factory::Factories, inference::SdkTransport};
 
 /// The boards of all sessions that clients have open.
 #[derive(Default)]
@@ -52,12 +52,35 @@ pub(crate) struct Board {
     /// The context that views of MCP servers get.
     views: Mutex<Map<String, Value>>,
     canvases: Canvases,
+    factories: Factories,
+    /// The session's extensions, while an app that asked for them has it open.
+    extensions: Mutex<Weak<Extensions>>,
 }
 
 impl Board {
     /// The canvases that clients of the session provide.
     pub(crate) fn canvases(&self) -> &Canvases {
         &self.canvases
+    }
+
+    /// The factories that clients of the session offer.
+    pub(crate) fn factories(&self) -> &Factories {
+        &self.factories
+    }
+
+    /// The session's extensions, if an app asked for them.
+    pub(crate) fn extensions(&self) -> Option<Arc<Extensions>> {
+        self.extensions.lock().upgrade()
+    }
+
+    /// The session's extensions; made if there are none.
+    pub(crate) fn extensions_or(&self, make: impl FnOnce() -> Arc<Extensions>) -> Arc<Extensions> {
+        let mut extensions = self.extensions.lock();
+        extensions.upgrade().unwrap_or_else(|| {
+            let made = make();
+            *extensions = Arc::downgrade(&made);
+            made
+        })
     }
 
     /// Sets the context that views of MCP servers get.

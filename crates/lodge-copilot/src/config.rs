@@ -8,7 +8,10 @@ use lodge_models::ProviderConfig;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::canvas::{CanvasConfig, CanvasProviderConfig, ExtensionInfo};
+use crate::{
+    canvas::{CanvasConfig, CanvasProviderConfig, ExtensionInfo},
+    factory::FactoryConfig,
+};
 
 /// A client's configuration of a session.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,6 +50,9 @@ pub(crate) struct SessionConfig {
     pub(crate) canvas_provider: Option<CanvasProviderConfig>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) extension_info: Option<ExtensionInfo>,
+    pub(crate) request_extensions: Option<bool>,
+    pub(crate) extension_sdk_path: Option<PathBuf>,
+    pub(crate) factories: Option<Vec<FactoryConfig>>,
     #[serde(deserialize_with = "lenient_list")]
     pub(crate) open_canvases: Option<Vec<SessionCanvasOpened>>,
     pub(crate) hooks: Option<bool>,

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     accounts::Accounts,
+    extensions::Seat,
     frame::{FrameReader, Inbound, MAX_BODY},
     generation::Generation,
     github,
@@ -55,6 +56,8 @@ pub(crate) struct Connection {
     slot: Option<Slot>,
     /// The client's identity, if it is known without a token.
     known: Option<Admission>,
+    /// Set if the client is an extension that was started for a session.
+    extension: Option<Seat>,
 }
 
 #[derive(Default)]
@@ -112,7 +115,21 @@ impl Connection {
             state: Mutex::default(),
             slot,
             known,
+            extension: None,
         }
+    }
+
+    /// The connection of an extension, which the host started itself.
+    pub(crate) fn of_extension(host: Host, shared: Arc<Shared>, slot: Slot, seat: Seat) -> Self {
+        Self {
+            extension: Some(seat),
+            ..Self::new(host, shared, Some(slot), Some(Admission::owner()))
+        }
+    }
+
+    /// The extension that the client is, if it is one.
+    pub(crate) fn extension(&self) -> Option<&Seat> {
+        self.extension.as_ref()
     }
 
     /// Its place, until it has shown the token.

@@ -38,7 +38,7 @@ fn before_connect(event: &Event) -> Option<Bytes> {
         EventType::ElicitationCompleted => without_content,
         EventType::SessionCompactionComplete => by_the_seeds_names,
         EventType::SessionIdle => without_mode,
-        EventType::SessionCanvasOpened => without_status,
+        EventType::SessionCanvasOpened | EventType::FactoryRunSettled => without_status,
         EventType::SessionPermissionsChanged => by_booleans,
         EventType::SessionCustomAgentsUpdated => with_lists_of_tools,
         EventType::SessionManagedSettingsEnforced => without_action,
@@ -76,7 +76,7 @@ fn without_mode(data: &mut Value) -> bool {
     without(data, "mode")
 }
 
-/// They confuse the status of a canvas with that of an MCP server.
+/// They confuse the status of a canvas, or of a factory run, with that of an MCP server.
 fn without_status(data: &mut Value) -> bool {
     without(data, "status")
 }

@@ -16,6 +16,8 @@ mod config;
 mod connection;
 mod decisions;
 pub mod docs;
+mod extensions;
+mod factory;
 pub mod frame;
 mod generation;
 mod github;

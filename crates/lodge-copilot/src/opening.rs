@@ -12,8 +12,10 @@ use lodge_host::{
 use uuid::Uuid;
 
 use crate::{
+    canvas::ExtensionInfo,
     config::{CustomAgentConfig, InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
+    extensions::{Seat, source_and_name},
     github::{self, Tokens},
     methods::{core::auth_json, model, plugins},
     policy,
@@ -262,6 +264,30 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     if let Some(given) = &config.allowed_models {
         model::restrict(&attached, given).await?;
     }
+    Ok(attached)
+}
+
+/// Lets an extension join the session that it was started for. It adds to the session what it brings, and changes no settings of it.
+pub(crate) async fn join(ctx: &Ctx, config: &SessionConfig, seat: &Seat) -> Result<Attached, RpcError> {
+    let id = &seat.session_id;
+    if config.session_id.as_ref() != Some(id) {
+        return Err(RpcError::params(format!(
+            "The extension {} can join the session {id} only, for which it was started",
+            seat.id
+        )));
+    }
+    let gone = || RpcError::failed(format!("Session not found: {id}"));
+    let session = ctx.host.live(id).ok_or_else(gone)?;
+    let chooser = chooser(ctx, config, id, None);
+    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), None, false)?;
+    drop(ctx.detach(id));
+    let (source, name) = source_and_name(&seat.id);
+    let config = SessionConfig {
+        extension_info: Some(ExtensionInfo { source, name }),
+        canvas_provider: None,
+        ..config.clone()
+    };
+    attached.attach(ctx, seat.id.clone(), &config).await?;
     Ok(attached)
 }
 

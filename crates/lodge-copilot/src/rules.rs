@@ -51,24 +51,20 @@ pub(crate) enum Approved {
 }
 
 impl Approved {
-    /// The subjects of the approval.
-    pub(crate) fn what(self) -> Vec<RuleSubject> {
-        match self {
-            Self::Commands { command_identifiers } => {
-                command_identifiers.into_iter().map(RuleSubject::Command).collect()
-            }
-            Self::Read => vec![RuleSubject::Tool("read".to_owned())],
-            Self::Write => vec![RuleSubject::Tool("write".to_owned())],
+    /// What is approved. Of commands, the names of their programs are not enough to say: `Err` with these.
+    pub(crate) fn what(self) -> Result<RuleSubject, Vec<String>> {
+        let tool = match self {
+            Self::Commands { command_identifiers } => return Err(command_identifiers),
+            Self::Read => "read".to_owned(),
+            Self::Write => "write".to_owned(),
             Self::Mcp { server_name, tool_name } => {
-                vec![RuleSubject::Tool(format!(
-                    "{server_name}/{}",
-                    tool_name.as_deref().unwrap_or("*")
-                ))]
+                format!("{server_name}/{}", tool_name.as_deref().unwrap_or("*"))
             }
-            Self::McpSampling { server_name } => vec![RuleSubject::Tool(sampling_of(&server_name))],
-            Self::Memory => vec![RuleSubject::Tool("memory".to_owned())],
-            Self::CustomTool { tool_name } => vec![RuleSubject::Tool(tool_name)],
-        }
+            Self::McpSampling { server_name } => sampling_of(&server_name),
+            Self::Memory => "memory".to_owned(),
+            Self::CustomTool { tool_name } => tool_name,
+        };
+        Ok(RuleSubject::Tool(tool))
     }
 }
 

@@ -28,6 +28,8 @@ use crate::{
     canvas_tools,
     config::{AskUserVariant, EnvValueMode, SessionConfig, ToolConfig},
     connection::Ctx,
+    extensions::Extensions,
+    factory::{Factories, Registered},
     methods::{sampling::Samplings, shell::Running},
     peer::{Peer, event_prefix},
     providers::Chooser,
@@ -70,6 +72,10 @@ pub(crate) struct Attached {
     shows_canvases: Arc<AtomicBool>,
     /// The canvases that the client provides.
     provided: Mutex<Option<Provided>>,
+    /// The factories that the client offers.
+    offered: Mutex<Option<Registered>>,
+    /// The session's extensions, if the client asked for them.
+    extensions: Mutex<Option<Arc<Extensions>>>,
     /// A reference to this, for calls from the session.
     itself: Arc<OnceLock<Weak<Attached>>>,
     /// Whether the client resumed open calls and questions when it attached.
@@ -262,6 +268,8 @@ impl Attached {
             shows_views: AtomicBool::new(false),
             shows_canvases,
             provided: Mutex::default(),
+            offered: Mutex::default(),
+            extensions: Mutex::default(),
             itself,
             took_up: AtomicBool::new(false),
             client_metadata_url: Mutex::default(),
@@ -287,7 +295,9 @@ impl Attached {
         self.client_metadata_url
             .lock()
             .clone_from(&config.auth_client_id_metadata_url);
-        if let Some(mode) = config.env_value_mode {
+        // An extension adds to its session, and changes no settings of it.
+        let is_extension = ctx.extension().is_some();
+        if let Some(mode) = config.env_value_mode.filter(|_| !is_extension) {
             self.read_variables(mode);
         }
         let spec = {
@@ -302,14 +312,35 @@ impl Attached {
             client.spec.commands = commands.collect();
             client.spec.clone()
         };
-        for change in changes(config) {
-            self.session.configure(change).await?;
+        if !is_extension {
+            for change in changes(config) {
+                self.session.configure(change).await?;
+            }
         }
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
         let provided = Canvases::provide(&self.board, &self.session, self.peer(), config).await?;
         *self.provided.lock() = provided;
+        let factories = config.factories.as_deref().unwrap_or_default();
+        *self.offered.lock() = Factories::register(&self.board, self.peer(), factories)?;
+        if config.request_extensions == Some(true) && !is_extension {
+            let sdk = config.extension_sdk_path.clone();
+            *self.extensions.lock() = Some(Extensions::of(ctx, &self.board, &self.session, sdk));
+        }
         Ok(())
+    }
+
+    /// Whether the client asked for the session's extensions.
+    pub(crate) fn has_extensions(&self) -> bool {
+        self.extensions.lock().is_some()
+    }
+
+    /// Stops the session's extensions, if no other client asked for them, and waits until they have left the session.
+    pub(crate) async fn leave_extensions(&self) {
+        let extensions = self.extensions.lock().take();
+        if let Some(extensions) = extensions.and_then(Arc::into_inner) {
+            extensions.stop().await;
+        }
     }
 
     /// The client's tools, and the canvas tools.
@@ -371,6 +402,9 @@ impl Attached {
         drop(self.opening.lock().take());
         if let Some(provided) = &*self.provided.lock() {
             provided.begin();
+        }
+        if let Some(extensions) = &*self.extensions.lock() {
+            extensions.begin();
         }
     }
 

@@ -95,17 +95,20 @@ events! {
         lane: MessageLane = "What it waits for.",
         at? u64 = "Its position in that queue; last if omitted.",
         begins? bool = "True when its turn begins at once, as far as its sender can see: clients show it as a turn, not as a queued message.",
+        replaces? String = "The queued message that it replaces, which is removed.",
     }
 
     "lodge.message_begun" LodgeMessageBegun persisted newer
         "The turn of a queued message begins: clients show it as a turn. The message joins the conversation once it is prepared." {
         message_id: String = "Identifier of the message.",
+        replaces? String = "The queued message that it replaces, which is removed.",
     }
 
     "lodge.message_edited" LodgeMessageEdited persisted newer
         "A queued message was edited." {
         message_id: String = "Identifier of the message.",
         item: QueuedMessage = "The message from now on.",
+        replaces? String = "The queued message that it replaces, which is removed.",
     }
 
     "lodge.message_moved" LodgeMessageMoved persisted newer

@@ -135,7 +135,7 @@ macro_rules! catalogue {
         const _: () = assert!(
             [$($name::NAME),*].len()
                 == assistant::DEFINED + tool::DEFINED + session::DEFINED + settings::DEFINED + schedule::DEFINED
-                    + canvas::DEFINED + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED + beside::DEFINED,
+                    + canvas::DEFINED + extension::DEFINED + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED + beside::DEFINED,
             "every event type must be listed in the catalogue, once"
         );
 
@@ -221,7 +221,8 @@ catalogue! {
     SessionAutoModeResolved SessionMemoryChanged
     SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
     SessionCanvasRegistryChanged SessionCanvasOpened SessionCanvasUnavailable SessionCanvasClosed SessionCanvasRecorded
-    SessionCanvasRemoved
+    SessionCanvasRemoved SessionExtensionsLoaded FactoryRunStarted FactoryRunUpdated FactoryRunSettled
+    LodgeFactoryStarted LodgeFactoryLogged LodgeFactoryAgent LodgeFactoryStep LodgeFactorySettled
     PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
     ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted
     ExitPlanModeRequested ExitPlanModeCompleted AutoModeSwitchRequested AutoModeSwitchCompleted

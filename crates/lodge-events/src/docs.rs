@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::{
     Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest,
     PersistenceDifference, Presence, SEED_ONLY_FIELDS, SeedOnlyField, ShapeInfo, TYPES, TypeInfo, UnionInfo,
-    attachment, beside, is_beside, permission, shapes, string_enums,
+    attachment, beside, extension, is_beside, permission, shapes, string_enums,
 };
 
 const INTRODUCTION: &str = "\
@@ -73,9 +73,15 @@ const UNIONS: &[UnionInfo] = &[
 ];
 
 fn all_shapes() -> impl Iterator<Item = &'static ShapeInfo> {
-    [shapes::SHAPES, permission::SHAPES, attachment::SHAPES, beside::SHAPES]
-        .into_iter()
-        .flatten()
+    [
+        shapes::SHAPES,
+        permission::SHAPES,
+        attachment::SHAPES,
+        beside::SHAPES,
+        extension::SHAPES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Where in the page a named type is described.

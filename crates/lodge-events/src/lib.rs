@@ -39,6 +39,7 @@ pub mod canvas;
 mod catalogue;
 pub mod conversation;
 pub mod docs;
+pub mod extension;
 pub mod mcp;
 pub mod permission;
 pub mod schedule;
@@ -60,6 +61,7 @@ pub use catalogue::{
 };
 pub use conversation::*;
 pub use envelope::Event;
+pub use extension::*;
 pub use head::{EventError, Head};
 pub use info::{FieldInfo, Presence, ShapeInfo, TypeInfo, UnionInfo, WordsInfo};
 pub use mcp::*;

@@ -5,16 +5,22 @@
 //! sessions, events or other wires. A program that crashes, hangs, floods or lies harms only its own session: its output is
 //! limited in size, requests to it are limited in time, and its whole process group ends with it.
 
+mod failure;
+mod greeting;
 mod program;
 mod reader;
+mod reply;
 mod running;
 mod said;
 mod servers;
 
+pub use failure::ExternalError;
+pub use greeting::PromptCapabilities;
 pub use program::{AgentEntry, PROVIDER, Program};
-pub use running::{ExternalError, Running, Start, Stopped};
+pub use reply::{PermissionOption, Reply, Ways};
+pub use running::{Running, Start, Stopped};
 pub use said::{
-    Block, CallContent, CallUpdate, Command, Location, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said,
-    TerminalRequest, Variable, quoted, unknown,
+    Block, CallContent, CallUpdate, Command, Elicitation, Location, NewTerminal, Others, PlanEntry, Resource,
+    ResourceContent, Said, TerminalRequest, Variable, quoted, unknown, words,
 };
 pub use servers::{McpServer, McpTransport};

@@ -24,6 +24,8 @@ pub struct AgentEntry {
     pub env: BTreeMap<String, String>,
     /// The name for people; that of the entry when left out.
     pub name: Option<String>,
+    /// The method by which it is signed in when it wants that, in its own words.
+    pub auth: Option<String>,
 }
 
 /// A relative path would mean another program in each session's folder, and one that the folder brings.

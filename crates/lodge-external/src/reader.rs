@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-use crate::said::{
-    CallUpdate, Command, NewTerminal, Others, PermissionOption, PlanEntry, Reply, Said, TerminalRequest,
+use crate::{
+    reply::{Kind, Open, PermissionOption, Reply},
+    said::{CallUpdate, Command, Elicitation, NewTerminal, Others, PlanEntry, Said, TerminalRequest, short, words},
 };
 
 /// Longer messages end the connection.
@@ -42,6 +43,8 @@ pub(crate) struct Reader {
     pub(crate) room: Arc<Semaphore>,
     /// The one conversation that it may speak of, once that is known.
     pub(crate) session_id: Arc<OnceLock<String>>,
+    /// Its requests that are not answered.
+    pub(crate) open: Open,
 }
 
 impl Reader {
@@ -78,6 +81,12 @@ impl Reader {
                 Ok(Message::Response { id, result }) => {
                     let known = self.peer.answered(&id, result);
                     known.then_some(Heard::Answered)
+                }
+                Ok(Message::Notification { method, params }) if method == "$/cancel_request" => {
+                    if let Some(withdrawn) = self.open.lock().get(&params["requestId"].to_string()) {
+                        withdrawn.cancel();
+                    }
+                    continue;
                 }
                 Ok(Message::Notification { method, params }) => {
                     let known = method == "session/update" && self.concerns(&params);
@@ -119,16 +128,17 @@ impl Reader {
             true => wanted(method, given),
             false => Err(Error::params("There is no such session.")),
         };
-        let (wanted, options) = match wanted {
+        let (wanted, kind) = match wanted {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.peer.respond(&id, Err(error));
                 return None;
             }
         };
-        let reply = Reply::new(id, self.peer.clone(), options, room);
+        let reply = Reply::new(id, self.peer.clone(), self.open.clone(), kind, room);
         Some(match wanted {
             Wanted::Permission(call) => Said::Permission(call, reply),
+            Wanted::Elicitation(elicitation) => Said::Elicitation(elicitation, reply),
             Wanted::Read(path, line, limit) => Said::Read(path, line, limit, reply),
             Wanted::Write(path, text) => Said::Write(path, text, reply),
             Wanted::Terminal(terminal) => Said::Terminal(terminal, reply),
@@ -139,6 +149,7 @@ impl Reader {
 
 enum Wanted {
     Permission(Box<CallUpdate>),
+    Elicitation(Elicitation),
     Read(String, Option<u64>, Option<u64>),
     Write(String, String),
     Terminal(NewTerminal),
@@ -168,9 +179,52 @@ struct OfTerminal {
     terminal_id: String,
 }
 
-type Options = Option<Vec<PermissionOption>>;
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    mode: String,
+    message: String,
+    requested_schema: Option<Value>,
+    url: Option<String>,
+    tool_call_id: Option<String>,
+}
 
-fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
+impl Asked {
+    fn read(self) -> Result<Elicitation, Error> {
+        let (schema, url) = match self.mode.as_str() {
+            "form" => (self.requested_schema.and_then(whole_schema), None),
+            "url" => (
+                None,
+                self.url
+                    .filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+            ),
+            other => return Err(Error::params(format!("There is no mode `{other}`."))),
+        };
+        if schema.is_none() && url.is_none() {
+            return Err(Error::params(
+                "It needs a form with a schema, or a page with an address.",
+            ));
+        }
+        Ok(Elicitation {
+            message: self.message,
+            schema,
+            url,
+            tool_call_id: self.tool_call_id,
+        })
+    }
+}
+
+/// The schema of a form with what may be left out of it.
+fn whole_schema(mut schema: Value) -> Option<Value> {
+    let members = schema.as_object_mut()?;
+    members.entry("type").or_insert_with(|| "object".into());
+    members
+        .entry("properties")
+        .or_insert_with(|| Value::Object(Others::new()));
+    (schema["type"] == "object" && schema["properties"].is_object()).then_some(schema)
+}
+
+fn wanted(method: &str, given: Value) -> Result<(Wanted, Kind), Error> {
     let of_terminal = match method {
         "terminal/output" => Some(TerminalRequest::Output),
         "terminal/wait_for_exit" => Some(TerminalRequest::Exit),
@@ -180,7 +234,7 @@ fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
     };
     if let Some(what) = of_terminal {
         let OfTerminal { terminal_id } = params(given)?;
-        return Ok((Wanted::OfTerminal(what, terminal_id), None));
+        return Ok((Wanted::OfTerminal(what, terminal_id), Kind::Other));
     }
     match method {
         "session/request_permission" => {
@@ -188,18 +242,22 @@ fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
             let mut call = asked.tool_call;
             // What stands beside the call is asked for, too.
             call.others.extend(asked.others);
-            Ok((Wanted::Permission(Box::new(call)), Some(asked.options)))
+            Ok((Wanted::Permission(Box::new(call)), Kind::Permission(asked.options)))
+        }
+        "elicitation/create" => {
+            let asked: Asked = params(given)?;
+            Ok((Wanted::Elicitation(asked.read()?), Kind::Elicitation))
         }
         "fs/read_text_file" => {
             let file: File = params(given)?;
-            Ok((Wanted::Read(file.path, file.line, file.limit), None))
+            Ok((Wanted::Read(file.path, file.line, file.limit), Kind::Other))
         }
         "fs/write_text_file" => {
             let file: File = params(given)?;
             let text = file.content.ok_or_else(|| Error::params("`content` is missing."))?;
-            Ok((Wanted::Write(file.path, text), None))
+            Ok((Wanted::Write(file.path, text), Kind::Other))
         }
-        "terminal/create" => Ok((Wanted::Terminal(params(given)?), None)),
+        "terminal/create" => Ok((Wanted::Terminal(params(given)?), Kind::Other)),
         _ => Err(Error::new(METHOD_NOT_FOUND, format!("There is no method `{method}`."))),
     }
 }
@@ -209,14 +267,17 @@ fn update(given: &Value) -> Option<Said> {
     let update = given.get("update")?;
     let text = || {
         let content = &update["content"];
-        match content["type"].as_str()? {
-            "text" => content["text"].as_str().map(str::to_owned),
-            other => Some(format!("[{other}]")),
-        }
+        let text = words(content).map(std::borrow::Cow::into_owned);
+        let text = text.or_else(|| content["type"].as_str().map(|kind| format!("[{kind}]")));
+        text.map(|text| (text, update["messageId"].as_str().map(str::to_owned)))
     };
     match update["sessionUpdate"].as_str()? {
-        "agent_message_chunk" => text().map(Said::Text),
-        "agent_thought_chunk" => text().map(Said::Thought),
+        "agent_message_chunk" => text().map(|(text, id)| Said::Text(text, id)),
+        "agent_thought_chunk" => text().map(|(text, id)| Said::Thought(text, id)),
+        "session_info_update" => {
+            let title = short(update["title"].as_str()?.trim());
+            (!title.is_empty()).then_some(Said::Title(title))
+        }
         "tool_call" | "tool_call_update" => serde_json::from_value(update.clone())
             .ok()
             .map(Box::new)
@@ -267,6 +328,7 @@ mod tests {
             commands: Arc::default(),
             room: Arc::new(Semaphore::new(5)),
             session_id: Arc::default(),
+            open: Open::default(),
         };
         let reading = tokio::spawn(async move { reader.read(Lines::new(output, LONGEST)).await });
         let wish = |id: u64, text: &str| {
@@ -303,6 +365,7 @@ mod tests {
                 commands: Arc::default(),
                 room: Arc::new(Semaphore::new(ROOM)),
                 session_id: Arc::default(),
+                open: Open::default(),
             };
             let message = if is_acp {
                 r#"{"jsonrpc":"2.0","method":"x"}"#

@@ -1,17 +1,14 @@
 //! A running program: started, initialized, with one conversation.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use futures_util::FutureExt;
-use lodge_rpc::{
-    AUTH_REQUIRED, Error, INVALID_PARAMS, Launch, Lines, METHOD_NOT_FOUND, NOT_FOUND, Peer, PeerRequest, Process,
-};
-use serde::Deserialize;
+use lodge_rpc::{AUTH_REQUIRED, Error, Launch, Lines, Peer, PeerRequest, Process};
 use serde_json::{Value, json};
 use tokio::{
     sync::{Semaphore, mpsc, watch},
@@ -19,10 +16,13 @@ use tokio::{
 };
 
 use crate::{
+    failure::{ExternalError, Hidden, means_unknown},
+    greeting::{AuthMethod, Greeting, PromptCapabilities},
     program::Program,
     reader::{Heard, LONGEST, Listener, ROOM, Reader},
-    said::{Block, Command, Said},
-    servers::{McpCapabilities, McpServer},
+    reply::Open,
+    said::{Block, Command, Said, shortened},
+    servers::McpServer,
 };
 
 /// How long a program may take from its start to its first conversation; some are installed first.
@@ -32,60 +32,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// So much of what the program says waits here until somebody takes it, and no more than [`ROOM`]; meanwhile the program waits,
 /// too.
 const QUEUE: usize = 64;
+/// So much of a version that is none is told, in bytes.
+const LONGEST_VERSION: usize = 32;
 /// A longer id of a conversation is none.
 const LONGEST_ID: usize = 4096;
-/// Shorter values of variables occur by chance everywhere.
-const SHORTEST_SECRET: usize = 4;
-
-/// Why a program does not do what it should.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ExternalError {
-    /// It could not be started.
-    #[error("The agent {name} cannot be started: `{command}`: {why}. Check [agents.{name}] in lodge.toml.")]
-    Start {
-        /// The agent.
-        name: String,
-        /// The program.
-        command: String,
-        /// What the system says.
-        why: String,
-    },
-    /// It is not there any more, or does not behave.
-    #[error("The agent {name} {why}")]
-    Gone {
-        /// The agent.
-        name: String,
-        /// How it ended.
-        why: String,
-    },
-    /// It refused.
-    #[error("The agent {name} reports: {why}")]
-    Refused {
-        /// The agent.
-        name: String,
-        /// What it says.
-        why: String,
-    },
-    /// It does not continue its conversation, although it may know it.
-    #[error(
-        "The agent {name} could not continue its conversation: {why}. Send again to try once more. If that fails, too, it begins a new \
-         one."
-    )]
-    NotContinued {
-        /// The agent.
-        name: String,
-        /// What it says.
-        why: String,
-    },
-    /// Somebody has to sign in first.
-    #[error("The agent {name} needs you to sign in: {why}. Start it in a terminal and sign in there, then send again.")]
-    SignIn {
-        /// The agent.
-        name: String,
-        /// What it says.
-        why: String,
-    },
-}
+/// The version of the protocol that is spoken.
+const PROTOCOL_VERSION: u64 = 1;
 
 /// Where a conversation takes place.
 #[derive(Debug, Clone, Default)]
@@ -107,34 +59,6 @@ pub struct Start {
 /// How a turn of the program ended, in its words.
 pub type Stopped = String;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Greeting {
-    agent_capabilities: Capabilities,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Capabilities {
-    load_session: bool,
-    mcp_capabilities: McpCapabilities,
-    prompt_capabilities: PromptCapabilities,
-    session_capabilities: SessionCapabilities,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PromptCapabilities {
-    image: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SessionCapabilities {
-    resume: Option<Value>,
-    additional_directories: Option<Value>,
-}
-
 /// A program with which one conversation is held. Dropped, its processes end.
 pub struct Running {
     name: String,
@@ -149,15 +73,18 @@ pub struct Running {
     session_id: Arc<OnceLock<String>>,
     /// Whether it knows what was said before.
     is_continued: bool,
-    takes_images: bool,
+    takes: PromptCapabilities,
     /// The session's directory, and the others as far as it was told of them.
     place: (PathBuf, Option<Vec<PathBuf>>),
     prompt: Option<PeerRequest>,
     /// How the last one was answered; nothing where the program ended first.
     answer: Option<Result<Value, Error>>,
     start_limit: Duration,
-    /// The values of variables that were set for it, the longest first: it may print them.
-    hidden: Vec<String>,
+    hidden: Hidden,
+    /// The method by which it is signed in once it wants that.
+    sign_in: Option<String>,
+    /// What people can do when it wants them to sign in.
+    advice: String,
 }
 
 impl Running {
@@ -183,6 +110,7 @@ impl Running {
         };
         let (process, stdout, stdin) = Process::start(&launch).map_err(|error| ExternalError::Start {
             name: name.clone(),
+            id: lodge_models::Model::info(program).id.clone(),
             command: program.entry.command.clone(),
             why: error.to_string(),
         })?;
@@ -198,6 +126,7 @@ impl Running {
             commands: commands.clone(),
             room: Arc::new(Semaphore::new(ROOM)),
             session_id: session_id.clone(),
+            open: Open::default(),
         };
         tokio::spawn(async move {
             let why = reader.read(Lines::new(stdout, LONGEST)).await;
@@ -206,9 +135,6 @@ impl Running {
             // Whoever begins a turn from now on sees that it has ended.
             reader.listener.send_replace(None);
         });
-        let values = program.entry.env.values();
-        let mut hidden: Vec<String> = values.filter(|value| value.len() >= SHORTEST_SECRET).cloned().collect();
-        hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
         let mut running = Self {
             name,
             process,
@@ -219,29 +145,59 @@ impl Running {
             end,
             session_id,
             is_continued: false,
-            takes_images: false,
+            takes: PromptCapabilities::default(),
             place: (start.cwd.clone(), None),
             prompt: None,
             answer: None,
             start_limit: limit,
-            hidden,
+            hidden: Hidden::new(program.entry.env.values()),
+            sign_in: None,
+            advice: String::new(),
         };
-        running.open(start).await?;
+        let variables = launch.variables.iter().flatten().chain(&launch.env);
+        let is_set = |name: &str| {
+            variables
+                .clone()
+                .any(|(known, value)| known == OsStr::new(name) && !value.is_empty())
+        };
+        running.open(program, start, is_set).await?;
         Ok(running)
     }
 
-    async fn open(&mut self, start: Start) -> Result<(), ExternalError> {
+    async fn open(
+        &mut self,
+        program: &Program,
+        start: Start,
+        is_set: impl Fn(&str) -> bool,
+    ) -> Result<(), ExternalError> {
         let until = Instant::now() + self.start_limit;
         let greeting = json!({
-            "protocolVersion": 1,
-            "clientCapabilities": { "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true },
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": {
+                "fs": { "readTextFile": true, "writeTextFile": true },
+                "terminal": true,
+                "elicitation": { "form": {}, "url": {} },
+                // People are told the command.
+                "auth": { "terminal": true },
+            },
             "clientInfo": { "name": "lodge", "title": "Lodge", "version": env!("CARGO_PKG_VERSION") },
         });
-        let answer = self.ask("initialize", &greeting, until).await?;
-        let Greeting {
-            agent_capabilities: can,
-        } = serde_json::from_value(answer).unwrap_or_default();
-        self.takes_images = can.prompt_capabilities.image;
+        let mut greeting = Greeting::read(self.ask("initialize", &greeting, until).await?);
+        if let Some(version) = greeting
+            .protocol_version
+            .take()
+            .filter(|version| *version != PROTOCOL_VERSION)
+        {
+            let version = shortened(self.hidden.hide(version.to_string()), LONGEST_VERSION);
+            return Err(self.gone(&format!(
+                "speaks ACP version {version}; Lodge speaks {PROTOCOL_VERSION}."
+            )));
+        }
+        let methods = greeting.methods();
+        self.sign_in = AuthMethod::chosen(&methods, program.entry.auth.as_deref(), is_set);
+        self.advice = self.hidden.hide(AuthMethod::advice(&methods, program));
+        let can = greeting.agent_capabilities;
+        self.takes = can.prompt_capabilities;
         let servers = start.mcp_servers.iter();
         let servers: Vec<Value> = servers
             .filter_map(|server| server.on_the_wire(&can.mcp_capabilities))
@@ -259,12 +215,12 @@ impl Running {
         };
         if let (Some(method), Some(id)) = (way, start.earlier) {
             place["sessionId"] = id.as_str().into();
-            let mut answer = self.request(method, &place, until).await?;
+            let mut answer = self.converse(method, &place, until).await?;
             if let Err(error) = &answer
                 && error.code != AUTH_REQUIRED
                 && !means_unknown(error)
             {
-                answer = self.request(method, &place, until).await?;
+                answer = self.converse(method, &place, until).await?;
             }
             match answer {
                 Ok(_) => {
@@ -284,7 +240,8 @@ impl Running {
             }
             place.as_object_mut().map(|place| place.remove("sessionId"));
         }
-        let made = self.ask("session/new", &place, until).await?;
+        let made = self.converse("session/new", &place, until).await?;
+        let made = made.map_err(|error| self.refused(error))?;
         let id = made["sessionId"].as_str().filter(|id| !id.is_empty());
         let id = id.ok_or_else(|| self.gone("named no session."))?;
         if id.len() > LONGEST_ID {
@@ -301,17 +258,46 @@ impl Running {
         }
     }
 
-    /// A text of the program without the values of variables that were set for it.
-    fn shown(&self, text: String) -> String {
-        let hide = |text: String, value: &String| text.replace(value.as_str(), "******");
-        self.hidden.iter().fold(text, hide)
+    fn refused(&self, error: Error) -> ExternalError {
+        let why = self.hidden.cause(&error);
+        match error.code {
+            AUTH_REQUIRED => self.wants_sign_in(&why),
+            _ => ExternalError::Refused {
+                name: self.name.clone(),
+                why,
+            },
+        }
     }
 
-    fn refused(&self, error: Error) -> ExternalError {
-        let (name, why) = (self.name.clone(), self.shown(error.message));
-        match error.code {
-            AUTH_REQUIRED => ExternalError::SignIn { name, why },
-            _ => ExternalError::Refused { name, why },
+    fn wants_sign_in(&self, why: &str) -> ExternalError {
+        ExternalError::SignIn {
+            name: self.name.clone(),
+            why: why.trim_end_matches('.').to_owned(),
+            advice: self.advice.clone(),
+        }
+    }
+
+    /// Asks for a conversation. A program that wants a sign-in first is signed in once, if there is a method that needs no person.
+    async fn converse(
+        &mut self,
+        method: &str,
+        place: &Value,
+        until: Instant,
+    ) -> Result<Result<Value, Error>, ExternalError> {
+        let answer = self.request(method, place, until).await?;
+        let wants_sign_in = answer.as_ref().is_err_and(|error| error.code == AUTH_REQUIRED);
+        let Some(chosen) = self.sign_in.take_if(|_| wants_sign_in) else {
+            return Ok(answer);
+        };
+        match self
+            .request("authenticate", &json!({ "methodId": chosen }), until)
+            .await?
+        {
+            Ok(_) => self.request(method, place, until).await,
+            Err(error) => {
+                let why = self.hidden.cause(&error);
+                Err(self.wants_sign_in(&format!("signing in by `{chosen}` failed: {why}")))
+            }
         }
     }
 
@@ -345,7 +331,7 @@ impl Running {
         let why = self.end.borrow().clone().unwrap_or_default();
         match why.is_empty() {
             true => {
-                let how = self.shown(self.process.epitaph().await);
+                let how = self.hidden.hide(self.process.epitaph().await);
                 self.gone(&format!("{how}."))
             }
             false => self.gone(&why),
@@ -373,9 +359,9 @@ impl Running {
         self.commands.borrow().clone()
     }
 
-    /// Whether images can be sent.
-    pub fn takes_images(&self) -> bool {
-        self.takes_images
+    /// What can be sent to it besides text and links.
+    pub fn takes(&self) -> PromptCapabilities {
+        self.takes
     }
 
     /// Whether it can be spoken to.
@@ -442,25 +428,6 @@ impl Running {
         let answered = tokio::time::timeout(STOP_LIMIT, prompt.answer()).await;
         matches!(answered, Ok(Some(_))) && self.is_alive()
     }
-}
-
-/// Whether an answer to a wish to continue a conversation can mean that there is no such conversation. Agents have no common word
-/// for that.
-fn means_unknown(error: &Error) -> bool {
-    let details = error.data.as_ref().map(ToString::to_string).unwrap_or_default();
-    let said = format!("{} {details}", error.message).to_lowercase();
-    let words = [
-        "not found",
-        "not find",
-        "cannot find",
-        "unknown",
-        "no such",
-        "not exist",
-        "no conversation",
-        "no session",
-        "no rollout",
-    ];
-    [METHOD_NOT_FOUND, INVALID_PARAMS, NOT_FOUND].contains(&error.code) || words.iter().any(|word| said.contains(word))
 }
 
 #[cfg(test)]

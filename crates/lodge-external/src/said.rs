@@ -1,9 +1,12 @@
 //! What a program says and wants, as plain data.
 
-use lodge_rpc::{Error, Peer, nullable};
+use std::borrow::Cow;
+
+use lodge_rpc::nullable;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::{Map, Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use serde_json::{Map, Value};
+
+use crate::reply::Reply;
 
 /// So many slash commands of a program are listed.
 const MOST_COMMANDS: usize = 256;
@@ -12,10 +15,12 @@ const LONGEST_LINE: usize = 200;
 
 /// What came from the program.
 pub enum Said {
-    /// More of its answer.
-    Text(String),
-    /// More of its thoughts.
-    Thought(String),
+    /// More of its answer, and its id of the message, if it gives them ids.
+    Text(String, Option<String>),
+    /// More of its thoughts, likewise.
+    Thought(String, Option<String>),
+    /// What it calls the conversation.
+    Title(String),
     /// A tool call of its own, or what is new about one.
     Call(Box<CallUpdate>),
     /// Everything that it has noted to do.
@@ -31,6 +36,8 @@ pub enum Said {
     },
     /// It asks whether it may do something. Dropped, the answer is that nobody wants it any more.
     Permission(Box<CallUpdate>, Reply),
+    /// It asks people something with a form or a page. Dropped, the answer is that nobody answers.
+    Elicitation(Elicitation, Reply),
     /// It wants to read a text file: from this line on, so many lines.
     Read(String, Option<u64>, Option<u64>, Reply),
     /// It wants to give a file a text.
@@ -39,6 +46,34 @@ pub enum Said {
     Terminal(NewTerminal, Reply),
     /// It wants something of a command that runs.
     OfTerminal(TerminalRequest, String, Reply),
+}
+
+/// A form that people are to fill in, or a page that they are to visit.
+#[derive(Debug)]
+pub struct Elicitation {
+    /// What it is about.
+    pub message: String,
+    /// The JSON schema of the form.
+    pub schema: Option<Value>,
+    /// The page.
+    pub url: Option<String>,
+    /// The program's id of the call that it belongs to.
+    pub tool_call_id: Option<String>,
+}
+
+/// What a block says in words. Nothing for an image, and for kinds that this version does not know.
+pub fn words(block: &Value) -> Option<Cow<'_, str>> {
+    let text = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
+    match block["type"].as_str()? {
+        "text" => block["text"].as_str().map(Cow::Borrowed),
+        "resource_link" => Some(format!("[{}]({})", text(block, "name")?, text(block, "uri")?).into()),
+        "resource" => match block["resource"]["text"].as_str() {
+            Some(text) => Some(text.into()),
+            None => Some(format!("[resource {}]", text(&block["resource"], "uri")?).into()),
+        },
+        "audio" => Some(format!("[audio of type {}]", text(block, "mimeType")?).into()),
+        _ => None,
+    }
 }
 
 /// A slash command of the program.
@@ -55,10 +90,7 @@ pub struct Command {
 impl Command {
     /// The commands of a list, as many and as long as a list for people may be.
     pub(crate) fn listed(given: &Value) -> Vec<Self> {
-        let short = |text: &Value| {
-            let line = text.as_str().and_then(|text| text.lines().next()).unwrap_or_default();
-            line.chars().take(LONGEST_LINE).collect::<String>()
-        };
+        let short = |text: &Value| text.as_str().map(short).unwrap_or_default();
         let command = |given: &Value| {
             let name = given["name"].as_str()?.trim_start_matches('/');
             let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
@@ -72,6 +104,25 @@ impl Command {
         let given = given.as_array().into_iter().flatten();
         given.filter_map(command).take(MOST_COMMANDS).collect()
     }
+}
+
+/// The first line of a text, as long as a line for people may be.
+pub(crate) fn short(text: &str) -> String {
+    text.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(LONGEST_LINE)
+        .collect()
+}
+
+/// The beginning of a text that is longer than so many bytes.
+pub(crate) fn shortened(mut text: String, bytes: usize) -> String {
+    if text.len() > bytes {
+        text.truncate(text.floor_char_boundary(bytes));
+        text.push('…');
+    }
+    text
 }
 
 /// A command to be run.
@@ -180,6 +231,34 @@ pub enum Block {
         /// Its address.
         uri: String,
     },
+    /// A text, or data, with its address.
+    Resource {
+        /// It.
+        resource: Resource,
+    },
+}
+
+/// A text, or data, with its address.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    /// Its address.
+    pub uri: String,
+    /// What kind it is.
+    pub mime_type: String,
+    /// What it contains.
+    #[serde(flatten)]
+    pub content: ResourceContent,
+}
+
+/// What a resource contains.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResourceContent {
+    /// Text.
+    Text(String),
+    /// Data in base64.
+    Blob(String),
 }
 
 /// What is known of a tool call, or new about it.
@@ -405,106 +484,10 @@ pub struct PlanEntry {
     pub status: String,
 }
 
-/// An answer that the program offers to its question for permission.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PermissionOption {
-    /// Its id.
-    pub option_id: String,
-    /// What it says.
-    #[serde(default)]
-    pub name: String,
-    /// `allow_once`, `allow_always`, `reject_once` or `reject_always`.
-    pub kind: String,
-}
-
-/// The answer that a request of the program waits for. Dropped, it is that nobody is there to answer.
-pub struct Reply {
-    open: Option<(Value, Peer)>,
-    /// The options of a permission.
-    options: Option<Vec<PermissionOption>>,
-    /// What the request takes of the room for what waits.
-    _room: Option<OwnedSemaphorePermit>,
-}
-
-impl Reply {
-    pub(crate) fn new(
-        id: Value,
-        peer: Peer,
-        options: Option<Vec<PermissionOption>>,
-        room: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        Self {
-            open: Some((id, peer)),
-            options,
-            _room: room,
-        }
-    }
-
-    fn send(&mut self, result: Result<Value, Error>) {
-        if let Some((id, peer)) = self.open.take() {
-            peer.respond(&id, result);
-        }
-    }
-
-    /// Waits until the program has read what it was told before.
-    pub async fn room(&self) {
-        if let Some((_, peer)) = &self.open {
-            peer.room().await;
-        }
-    }
-
-    /// Answers.
-    pub fn answer(mut self, result: Result<Value, String>) {
-        self.send(result.map_err(Error::internal));
-    }
-
-    fn of_kind(&self, kind: &str) -> impl Iterator<Item = &PermissionOption> {
-        self.options.iter().flatten().filter(move |option| option.kind == kind)
-    }
-
-    /// The names of the options that allow it this once. What is allowed for longer is remembered by whoever asks people.
-    pub fn ways_to_allow(&self) -> Vec<String> {
-        self.of_kind("allow_once").map(|option| option.name.clone()).collect()
-    }
-
-    /// Allows it this once, in one of the ways that there are. A program that offers none is told that nobody wants it.
-    pub fn allow(self, way: usize) {
-        let chosen = self
-            .of_kind("allow_once")
-            .nth(way)
-            .map(|option| option.option_id.clone());
-        self.choose(chosen);
-    }
-
-    /// Refuses it.
-    pub fn refuse(self) {
-        let chosen = self.of_kind("reject_once").chain(self.of_kind("reject_always")).next();
-        let chosen = chosen.map(|option| option.option_id.clone());
-        self.choose(chosen);
-    }
-
-    fn choose(mut self, option: Option<String>) {
-        let outcome = match option {
-            Some(id) => json!({ "outcome": "selected", "optionId": id }),
-            None => json!({ "outcome": "cancelled" }),
-        };
-        self.send(Ok(json!({ "outcome": outcome })));
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        let nobody = match self.options.is_some() {
-            true => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
-            false => Err(Error::cancelled()),
-        };
-        self.send(nobody);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

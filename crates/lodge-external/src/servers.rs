@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lodge_rpc::lenient;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -46,8 +47,10 @@ pub enum McpTransport {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct McpCapabilities {
-    http: bool,
-    sse: bool,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) http: bool,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) sse: bool,
 }
 
 impl McpServer {

@@ -18,6 +18,22 @@ pub fn file(path: impl AsRef<Path>) -> String {
     uri
 }
 
+/// `file:` of an absolute path, and which of its lines are meant: the first and the last, from 1.
+pub fn file_lines(path: impl AsRef<Path>, lines: Option<(u64, u64)>) -> String {
+    let part = lines.map(|(first, last)| format!("#L{first}:{last}"));
+    file(path) + &part.unwrap_or_default()
+}
+
+/// Which lines a URI means, from 1: `#L3:9`, `#L3-9`, `#L3-L9` or `#L3`.
+pub fn lines(uri: &str) -> Option<(u64, u64)> {
+    let (_, part) = uri.split_once('#')?;
+    let part = part.strip_prefix('L')?;
+    let (first, last) = part.split_once([':', '-']).unwrap_or((part, part));
+    let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
+    let (first, last) = (number(first)?, number(last.strip_prefix('L').unwrap_or(last))?);
+    Some((first.min(last), first.max(last)))
+}
+
 /// The absolute path in a `file:` URI of this host; none for other schemes, other hosts, or bytes that make no path.
 pub fn path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file:")?;
@@ -62,6 +78,25 @@ pub fn unescape(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_file_are_read_in_every_spelling_of_editors() {
+        for (part, expected) in [
+            ("#L3:9", Some((3, 9))),
+            ("#L3-9", Some((3, 9))),
+            ("#L3-L9", Some((3, 9))),
+            ("#L9:3", Some((3, 9))),
+            ("#L10", Some((10, 10))),
+            ("#L0", None),
+            ("#L", None),
+            ("#Lx:1", None),
+            ("#heading", None),
+            ("", None),
+        ] {
+            assert_eq!(lines(&format!("file:///a{part}")), expected, "{part}");
+        }
+        assert_eq!(lines(&file_lines("/a#b", Some((3, 9)))), Some((3, 9)));
+    }
 
     #[test]
     fn file_uris_survive_strange_names_and_refuse_strange_uris() {

@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Auth, AuthError, Client, ConnectOptions, ServerAddr};
+use nkeys::KeyPair;
 use tokio::time::{Instant, sleep};
 
 use crate::FleetError;
@@ -15,7 +16,7 @@ use crate::FleetError;
 pub struct Access {
     /// Addresses, with a user and a password in them where the servers want such.
     pub servers: Vec<String>,
-    /// A file with a user's JWT and seed (`.creds`), or with the seed of an nkey alone.
+    /// A file with a user's JWT and seed (`.creds`), or with the seed of an nkey alone. It is read again for each connection.
     pub credentials: Option<PathBuf>,
     /// The certificates of authorities that the servers' certificates come from, where the system does not know them.
     pub authorities: Option<PathBuf>,
@@ -38,10 +39,10 @@ impl Access {
     }
 
     fn options(&self) -> Result<ConnectOptions, FleetError> {
-        let mut options = user(&self.servers);
-        if let Some(path) = &self.credentials {
-            options = with_credentials(options, path)?;
-        }
+        let mut options = match &self.credentials {
+            Some(path) => with_credentials(path)?,
+            None => user(&self.servers),
+        };
         if let Some(path) = &self.authorities {
             options = options.add_root_certificates(path.clone()).require_tls(true);
         }
@@ -79,18 +80,45 @@ pub(crate) async fn connect(access: &Access, patience: Duration) -> Result<Clien
     }
 }
 
-fn with_credentials(options: ConnectOptions, path: &Path) -> Result<ConnectOptions, FleetError> {
-    let bad = |reason: String| FleetError::Credentials {
-        path: path.to_owned(),
-        reason,
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-    if text.contains("BEGIN NATS USER JWT") {
-        return options.credentials(&text).map_err(|error| bad(error.to_string()));
+/// Options with the credentials of a file. They are read whenever a connection is made: credentials expire, and new ones take their place.
+fn with_credentials(path: &Path) -> Result<ConnectOptions, FleetError> {
+    Credentials::read(path)?;
+    let path = path.to_owned();
+    Ok(ConnectOptions::with_auth_callback(move |nonce| {
+        let read = Credentials::read(&path).map_err(AuthError::new);
+        std::future::ready(read.and_then(|credentials| credentials.sign(&nonce)))
+    }))
+}
+
+struct Credentials {
+    jwt: Option<String>,
+    key: KeyPair,
+}
+
+impl Credentials {
+    fn read(path: &Path) -> Result<Self, FleetError> {
+        let bad = |reason: String| FleetError::Credentials {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+        let mut lines = text.lines().map(str::trim);
+        let jwt = lines.by_ref().find(|line| line.contains("BEGIN NATS USER JWT"));
+        let jwt = jwt.and_then(|_| lines.next()).map(str::to_owned);
+        let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
+        let seed = seed.ok_or_else(|| bad("it contains neither a JWT with its seed nor a user's seed".into()))?;
+        let key = KeyPair::from_seed(seed).map_err(|error| bad(error.to_string()))?;
+        Ok(Self { jwt, key })
     }
-    let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
-    let seed = seed.ok_or_else(|| bad("it contains neither a JWT with its seed nor a user's seed".into()))?;
-    Ok(options.nkey(seed.to_owned()))
+
+    /// What shows a server that this is the user.
+    fn sign(&self, nonce: &[u8]) -> Result<Auth, AuthError> {
+        let mut auth = Auth::new();
+        auth.jwt.clone_from(&self.jwt);
+        auth.nkey = Some(self.key.public_key());
+        auth.signature = Some(self.key.sign(nonce).map_err(AuthError::new)?);
+        Ok(auth)
+    }
 }
 
 /// Options with the name and password of the first address that has some.

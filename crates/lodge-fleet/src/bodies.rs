@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use ring::digest::{SHA256, digest};
 use tokio::time::{Instant, sleep};
 
-use crate::{FleetError, FleetLog, record::hex};
+use crate::{FleetError, FleetLog, jetstream::Stored, reader::COPIES, record::hex};
 
 /// The most that one append may hold.
 pub(crate) const MOST: usize = 256 << 20;
@@ -74,27 +74,40 @@ async fn put_part(log: &FleetLog, subject: &str, part: Bytes) -> Result<(), Flee
     }
 }
 
-/// Reads a body; `Err` with what is wrong when it is not what its name says.
+/// Reads a body; `Err` with what is wrong when it is on no server what its name says.
 pub(crate) async fn get(log: &FleetLog, name: &str) -> Result<Result<Bytes, String>, FleetError> {
     let parts = name.rsplit_once('-').and_then(|(_, parts)| parts.parse::<usize>().ok());
     let (Some(hash), Some(parts)) = (hash_in(name), parts) else {
         return Ok(Err(format!("{name:?} does not name a body")));
     };
+    let mut body = assemble(log, name, hash, parts, Source::Leader).await?;
+    for _ in 0..COPIES {
+        if body.is_ok() {
+            break;
+        }
+        body = assemble(log, name, hash, parts, Source::Any).await?;
+    }
+    Ok(body)
+}
+
+/// Which server a part comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Leader,
+    /// Whichever answers: where several asked one after the other, one that has it.
+    Any,
+}
+
+async fn assemble(
+    log: &FleetLog,
+    name: &str,
+    hash: &str,
+    parts: usize,
+    from: Source,
+) -> Result<Result<Bytes, String>, FleetError> {
     let mut body = BytesMut::new();
-    let js = log.jetstream();
     for number in 0..parts {
-        let subject = format!("{}.{name}.{number}", log.place().bodies);
-        let deadline = Instant::now() + PATIENCE;
-        let part = loop {
-            match js.last(&log.place().stream, &subject).await {
-                Ok(part) => break part,
-                Err(failure) if Instant::now() >= deadline => {
-                    return Err(failure.into_error("read a large body", PATIENCE));
-                }
-                Err(_) => sleep(Duration::from_millis(100)).await,
-            }
-        };
-        let Some(part) = part else {
+        let Some(part) = part(log, &format!("{}.{name}.{number}", log.place().bodies), from).await? else {
             return Ok(Err(format!("part {number} of its body is missing")));
         };
         if body.len() + part.payload.len() > MOST {
@@ -106,4 +119,25 @@ pub(crate) async fn get(log: &FleetLog, name: &str) -> Result<Result<Bytes, Stri
         return Ok(Err("its body is not what was stored".into()));
     }
     Ok(Ok(body.freeze()))
+}
+
+async fn part(log: &FleetLog, subject: &str, from: Source) -> Result<Option<Stored>, FleetError> {
+    let (js, stream) = (log.jetstream(), &log.place().stream);
+    let deadline = Instant::now() + PATIENCE;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let part = match from {
+            Source::Leader => js.last(stream, subject).await,
+            Source::Any => js.last_of_any(stream, subject).await,
+        };
+        match part {
+            Ok(None) if matches!(from, Source::Any) && tries < COPIES => {}
+            Ok(part) => return Ok(part),
+            Err(failure) if Instant::now() >= deadline => {
+                return Err(failure.into_error("read a large body", PATIENCE));
+            }
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
 }

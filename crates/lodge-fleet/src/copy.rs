@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Fleet, FleetError, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
+    Fleet, FleetError, FleetLog, Host, Intent, Kind, MovingFiles, Owner, Record, SessionFiles, Tip, Writer,
     files::{self, Recorded},
 };
 
@@ -79,6 +79,16 @@ impl History {
         }
     }
 
+    /// All of it.
+    async fn read(log: &FleetLog) -> Result<Self, FleetError> {
+        let mut history = Self::default();
+        let mut reader = log.read(Tip::START).await?;
+        while let Some(record) = reader.next().await? {
+            history.take_in(&record);
+        }
+        Ok(history)
+    }
+
     fn take_in(&mut self, record: &Record) {
         self.events.extend(record.events.iter().cloned());
         files::apply(&mut self.files, &record.files);
@@ -120,7 +130,9 @@ impl Host {
     ) -> Result<(Writer, SessionFiles), FleetError> {
         let mut copy = in_home(files, session, read).await?;
         let intent = match self.fleet().log(session)?.read(Tip::START).await {
-            Err(FleetError::NotFound { .. }) if copy.exists && !copy.joined => Intent::Create,
+            Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) if copy.exists && !copy.joined => {
+                Intent::Create
+            }
             Err(error) => return Err(error),
             Ok(_) => Intent::Open,
         };
@@ -226,11 +238,12 @@ impl Host {
             compared = compare(&events, &copy.events)?;
         }
         let count = events.len();
-        let mut is_aside = false;
+        let (mut is_aside, mut is_import) = (false, false);
         let known = match compared {
             Compared::Known(known) => known,
             Compared::Ahead if !copy.joined => {
                 join(writer, &session, files, count).await?;
+                is_import = true;
                 count
             }
             Compared::Ahead => return Err(diverged(count as u64, "the fleet's log ends before it")),
@@ -275,15 +288,30 @@ impl Host {
         });
         let mut beside = SessionFiles::new(dir.await?, moving, recorded);
         // Whoever had it last may have files that did not reach the fleet any more, and one that was never there has them all.
-        let was_ours = owner.is_none_or(|owner| self.is_named(&owner.host));
-        if is_behind || !was_ours {
+        let has_files = is_import || owner.is_none_or(|owner| self.was(&owner.host));
+        if is_behind || !has_files {
             beside.restore(writer.log()).await?;
         }
         Ok(beside)
     }
 }
 
+/// The events that count: those that a rewind hides are left out.
+fn shown(events: &[Bytes]) -> Result<Vec<Event>, LogError> {
+    let events = events.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    Ok(without_rewound(events))
+}
+
 impl Fleet {
+    /// The events of a session as it is now, whoever uses it. Nobody is asked for it, and nothing is copied.
+    ///
+    /// # Errors
+    /// When there is no such session, or its log is damaged.
+    pub async fn events(&self, session: &str) -> Result<Vec<Event>, FleetError> {
+        let history = History::read(&self.log(session)?).await?;
+        Ok(shown(&history.events)?)
+    }
+
     /// Copies a session to a home outside of the fleet, as it is now, whoever uses it. Answers how many events it has. When it
     /// fails, the home is as it was.
     ///
@@ -293,16 +321,11 @@ impl Fleet {
         let log = self.log(session)?;
         let mut tries = 0;
         loop {
-            let mut history = History::default();
-            let mut reader = log.read(Tip::START).await?;
-            while let Some(record) = reader.next().await? {
-                history.take_in(&record);
-            }
+            let history = History::read(&log).await?;
             let mut made = in_home(to, session, |to, session| to.create(session)).await?;
             let events = history.events;
             let put = in_home(to, session, move |to, session| {
-                let events: Vec<Event> = events.iter().map(parse).collect::<Result<_, _>>()?;
-                let events = without_rewound(events);
+                let events = shown(&events)?;
                 made.append_all(&events)?;
                 made.sync()?;
                 Ok((events.len(), to.dir(session)?))

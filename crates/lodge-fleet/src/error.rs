@@ -66,7 +66,7 @@ pub enum FleetError {
     },
     /// Whether the servers sync cannot be seen without a user of the system account.
     #[error(
-        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}, or turn this check off"
+        "cannot tell whether the NATS servers write to disk before they acknowledge: {reason}, or turn this check off with --fleet-unchecked-sync"
     )]
     SyncUnknown {
         /// Why it cannot be told, and what to do.
@@ -98,6 +98,21 @@ pub enum FleetError {
         found: String,
         /// What it has to be.
         wanted: String,
+    },
+    /// A later version wrote it, in a format that this one cannot read.
+    #[error("{what} has a newer format than this version of Lodge knows: upgrade this host")]
+    NewerFormat {
+        /// What has it.
+        what: String,
+    },
+    /// An earlier version made the stream.
+    #[error(
+        "stream {stream} was made by an earlier version of Lodge: upgrade the fleet with `lodge fleet upgrade`, as a user who \
+         may change streams"
+    )]
+    OlderFormat {
+        /// The stream.
+        stream: String,
     },
     /// Two hosts want one name.
     #[error(

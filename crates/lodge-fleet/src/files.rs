@@ -53,6 +53,8 @@ pub struct SessionFiles {
     moving: MovingFiles,
     recorded: Recorded,
     looked: Arc<BTreeMap<String, Look>>,
+    /// How the files that tell of changes looked when there was none: as long as they do, nothing else is looked at.
+    unchanged: Option<BTreeMap<String, Look>>,
     /// How many bodies this owner has stored.
     stored: u64,
     /// Larger files on their way, with what they looked like.
@@ -74,6 +76,7 @@ impl SessionFiles {
             dir,
             moving,
             looked: Arc::new(looked.collect()),
+            unchanged: None,
             recorded,
             stored: 0,
             storing: None,
@@ -110,8 +113,17 @@ impl SessionFiles {
             Arc::make_mut(&mut self.looked).insert(change.path.clone(), look.clone());
         }
         let (dir, moving, looked) = (self.dir.clone(), self.moving, self.looked.clone());
-        let found = in_directory(&self.dir, move || Ok(differences(&(moving.list)(&dir), &looked))).await?;
-        let Difference { mut changed, gone } = found;
+        let unchanged = self.unchanged.take().filter(|_| !all);
+        let found = in_directory(&self.dir, move || {
+            let telling = looks(&(moving.list_telling)(&dir));
+            let found = match unchanged.as_ref() == Some(&telling) {
+                true => Difference::default(),
+                false => differences(&(moving.list)(&dir), &looked),
+            };
+            Ok((telling, found))
+        });
+        let (telling, Difference { mut changed, gone }) = found.await?;
+        self.unchanged = (changed.is_empty() && gone.is_empty()).then_some(telling);
         changed.sort_by_key(|(_, _, look)| look.size);
         let mut room = if all { u64::MAX } else { AT_ONCE };
         let now = changed.iter().take_while(|(_, _, look)| {

@@ -12,6 +12,7 @@ use crate::{
     listing,
     log::PATIENCE,
     names,
+    record::FORMAT,
 };
 
 /// Copies that are kept of everything.
@@ -84,19 +85,68 @@ impl Fleet {
         let client = access::connect(&options.access, options.patience).await?;
         let info = client.server_info();
         checks::version(&info.server_name, &info.version)?;
-        checks::sync(options).await?;
+        let jetstream = JetStream::new(client);
+        let checked = checks::sync(options, &jetstream).await?;
         let fleet = Self(Arc::new(Inner {
-            jetstream: JetStream::new(client),
+            jetstream,
             shards: options.shards,
             inline: info.max_payload.saturating_sub(HEADERS).clamp(1024, INLINE),
         }));
-        for shard in 0..options.shards {
-            fleet.ensure(log_stream(shard, options), options).await?;
+        for stream in streams(options) {
+            fleet.ensure(stream, options).await?;
         }
-        for bucket in [hosts_bucket(options), owners_bucket(options), sessions_bucket(options)] {
-            fleet.ensure(bucket, options).await?;
+        if let Some(servers) = checked {
+            checks::note_checked(fleet.jetstream(), &servers).await;
         }
         Ok(fleet)
+    }
+
+    /// Checks the servers again, as [`Fleet::connect`] did: one that was down then may have come back with other settings.
+    ///
+    /// # Errors
+    /// When one of those that answer will not do.
+    pub async fn check_again(&self, options: &Options) -> Result<(), FleetError> {
+        if let Some(servers) = checks::sync(options, self.jetstream()).await? {
+            checks::note_checked(self.jetstream(), &servers).await;
+        }
+        Ok(())
+    }
+
+    /// Connects as a user who may change streams, and gives the streams that an earlier version made the settings of this one. Answers
+    /// the names of those that it changed. Hosts of earlier versions refuse them from then on.
+    ///
+    /// # Errors
+    /// When the servers do not take the settings; [`FleetError::ForeignStream`] when a setting differs that nobody may change.
+    pub async fn upgrade(options: &Options) -> Result<Vec<String>, FleetError> {
+        let client = access::connect(&options.access, options.patience).await?;
+        let (js, patience) = (JetStream::new(client), options.patience);
+        let mut changed = Vec::new();
+        for wanted in streams(options) {
+            let name = wanted["name"].as_str().unwrap_or_default().to_owned();
+            let failed = |failure: Failure| failure.into_error(format!("upgrade stream {name}"), patience);
+            let found = js
+                .persist::<StreamInfo>(&format!("STREAM.INFO.{name}"), &json!({}), patience)
+                .await;
+            let found = match found {
+                Err(failure) if failure.is_stream_not_found() => continue,
+                found => found.map_err(failed)?.config,
+            };
+            match checks::stream(&name, &wanted, &found) {
+                Err(FleetError::OlderFormat { .. }) => {}
+                other => {
+                    other?;
+                    continue;
+                }
+            }
+            let config = checks::upgraded(&wanted, &found);
+            checks::stream(&name, &wanted, &config)?;
+            let _: StreamInfo = js
+                .persist(&format!("STREAM.UPDATE.{name}"), &config, patience)
+                .await
+                .map_err(failed)?;
+            changed.push(name);
+        }
+        Ok(changed)
     }
 
     pub(crate) fn stream_names(&self) -> impl Iterator<Item = String> {
@@ -166,6 +216,12 @@ impl Fleet {
     }
 }
 
+/// The settings of all streams of a fleet.
+fn streams(options: &Options) -> impl Iterator<Item = Value> {
+    let logs = (0..options.shards).map(|shard| log_stream(shard, options));
+    logs.chain([hosts_bucket(options), owners_bucket(options), sessions_bucket(options)])
+}
+
 /// What is the same for every stream of a fleet.
 fn stream(name: &str, subjects: &[&str], options: &Options) -> Value {
     json!({
@@ -184,7 +240,8 @@ fn stream(name: &str, subjects: &[&str], options: &Options) -> Value {
         "deny_delete": true,
         "deny_purge": false,
         "allow_direct": true,
-        "metadata": { "lodge.shards": options.shards.to_string() },
+        "allow_msg_ttl": false,
+        "metadata": { checks::SHARDS: options.shards.to_string(), checks::FORMAT_SETTING: FORMAT.to_string() },
     })
 }
 
@@ -208,7 +265,9 @@ fn hosts_bucket(options: &Options) -> Value {
 }
 
 fn owners_bucket(options: &Options) -> Value {
-    bucket(OWNERS, "$KV.lodge-owners.>", options)
+    let mut config = bucket(OWNERS, "$KV.lodge-owners.>", options);
+    config["allow_msg_ttl"] = true.into();
+    config
 }
 
 /// What owners say of their sessions; the servers repeat it for whoever follows the list.

@@ -10,11 +10,12 @@ use std::{
 };
 
 use async_nats::HeaderMap;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use tokio::{task::JoinHandle, time::sleep};
 use uuid::Uuid;
 
-use crate::{Fleet, FleetError, clock::Moment, fleet::HOSTS, jetstream::Stored, names};
+use crate::{Fleet, FleetError, clock::Moment, fleet::HOSTS, jetstream::Stored, names, record::hex};
 
 /// How long a host counts as alive after it last said so.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -23,6 +24,8 @@ const RENEW: Duration = Duration::from_secs(3);
 /// By how much a host gives itself up before others may: clocks do not all run at the same speed.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// So many characters at the end of a host's id tell its starts apart.
+const START: usize = 8;
 /// The subjects of all leases.
 const LEASES: &str = "$KV.lodge-hosts.*";
 
@@ -34,7 +37,7 @@ pub struct Announcement {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Which home it serves. What a host has of a session is known by the host's name, so two homes cannot share one.
+    /// Which home it serves. People know hosts by their names, so two homes cannot share one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub home: String,
     /// Whether it takes no more sessions, because it is about to stop.
@@ -48,7 +51,7 @@ pub struct Announcement {
 /// A host that lives, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostInfo {
-    /// Its id: its name, and which start of it.
+    /// Its id: its name, its home, and which start of it.
     pub id: String,
     /// What it says of itself.
     pub announcement: Announcement,
@@ -68,6 +71,8 @@ pub struct Host {
 pub struct Lease {
     /// Until when, in milliseconds of [`Moment`].
     until: Arc<AtomicU64>,
+    /// How many terms there were: a lease that had run out begins another one.
+    terms: Arc<AtomicU64>,
     guard: Arc<Guard>,
 }
 
@@ -80,6 +85,12 @@ impl Lease {
         Moment::now().0.as_millis() < u128::from(self.until.load(Ordering::Acquire))
     }
 
+    /// The number of the term that the lease is in, while it holds. Between two terms, another host may have taken any session.
+    pub fn term(&self) -> Option<u64> {
+        // A term is counted before it begins to hold.
+        self.holds().then(|| self.terms.load(Ordering::Acquire))
+    }
+
     /// How long ago the servers last took a renewal.
     pub fn age(&self) -> Duration {
         let renewed = Duration::from_millis(self.until.load(Ordering::Acquire)).saturating_sub(LEASE - MARGIN);
@@ -89,6 +100,9 @@ impl Lease {
     fn extend(&self, asked: Moment) {
         let until = asked.0 + LEASE - MARGIN;
         (self.guard)(Moment::now().0, until);
+        if !self.holds() {
+            self.terms.fetch_add(1, Ordering::AcqRel);
+        }
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.fetch_max(millis, Ordering::AcqRel);
     }
@@ -128,10 +142,12 @@ impl Host {
         announcement: Announcement,
         guard: impl Fn(Duration, Duration) + Send + Sync + 'static,
     ) -> Result<Self, FleetError> {
+        let home = hex(&digest(&SHA256, announcement.home.as_bytes()).as_ref()[..4]);
         let start = Uuid::new_v4().simple().to_string();
-        let id = format!("{}-{}", announcement.name, &start[..8]);
+        let id = format!("{}-{home}{}", announcement.name, &start[..START]);
         let lease = Lease {
-            until: Arc::new(AtomicU64::new(0)),
+            until: Arc::default(),
+            terms: Arc::default(),
             guard: Arc::new(guard),
         };
         fleet
@@ -185,14 +201,14 @@ impl Host {
         Ok(others.find(|other| is_other(&other.announcement)).map(|other| other.id))
     }
 
-    /// Whether an id is that of this host, or of an earlier start of it.
-    pub fn is_named(&self, id: &str) -> bool {
-        name_in(id) == self.name()
+    /// Whether an id is that of this host, or of an earlier start of it: of the same name, with the same home.
+    pub fn was(&self, id: &str) -> bool {
+        without_start(id) == without_start(&self.id)
     }
 
     /// The host's name, which stays when it is started again.
     pub fn name(&self) -> &str {
-        name_in(&self.id)
+        self.id.rsplit_once('-').map_or(&self.id, |(name, _)| name)
     }
 
     /// The host's id.
@@ -280,7 +296,7 @@ fn host_info(lease: &Stored) -> Option<HostInfo> {
     })
 }
 
-/// The name in a host's id.
-fn name_in(id: &str) -> &str {
-    id.rsplit_once('-').map_or(id, |(name, _)| name)
+/// What every start of a host has in its id. Nothing where an id is of another shape.
+fn without_start(id: &str) -> Option<&str> {
+    id.get(..id.len().checked_sub(START)?)
 }

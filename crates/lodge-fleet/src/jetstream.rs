@@ -246,11 +246,45 @@ impl JetStream {
         }
     }
 
+    /// How many messages a subject has, as the stream's leader knows without reading them.
+    pub(crate) async fn count(&self, stream: &str, subject: &str) -> Result<u64, Failure> {
+        let info: Value = self
+            .api(&format!("STREAM.INFO.{stream}"), &json!({ "subjects_filter": subject }))
+            .await?;
+        Ok(info["state"]["subjects"][subject].as_u64().unwrap_or(0))
+    }
+
+    /// Has another server lead a stream. Whether it came to that shows when the stream is used next.
+    pub(crate) async fn change_leader(&self, stream: &str) {
+        let changed = self
+            .api::<Value>(&format!("STREAM.LEADER.STEPDOWN.{stream}"), &json!({}))
+            .await;
+        tracing::warn!(
+            stream,
+            ?changed,
+            "the server that leads a stream cannot read the end of a log; another one is to lead"
+        );
+    }
+
     /// Some messages of a subject (which may have wildcards) from a sequence on, from whichever server has a copy: it may
-    /// lag behind. Empty when that server has none.
+    /// lag behind, or be damaged. Empty when that server has none.
     pub(crate) async fn batch(&self, stream: &str, subject: &str, from: u64) -> Result<Vec<Stored>, Failure> {
-        let body = json!({ "seq": from, "next_by_subj": subject, "batch": 256, "max_bytes": 4 << 20 });
+        self.some(stream, subject, from, 256).await
+    }
+
+    /// The first of them.
+    pub(crate) async fn next_of_any(&self, stream: &str, subject: &str, from: u64) -> Result<Option<Stored>, Failure> {
+        Ok(self.some(stream, subject, from, 1).await?.pop())
+    }
+
+    async fn some(&self, stream: &str, subject: &str, from: u64, most: u64) -> Result<Vec<Stored>, Failure> {
+        let body = json!({ "seq": from, "next_by_subj": subject, "batch": most, "max_bytes": 4 << 20 });
         self.collect(stream, &body).await
+    }
+
+    /// The last message of a subject, from whichever server has a copy.
+    pub(crate) async fn last_of_any(&self, stream: &str, subject: &str) -> Result<Option<Stored>, Failure> {
+        Ok(self.last_of_each(stream, subject).await?.pop())
     }
 
     /// The last message of every subject that matches.

@@ -4,8 +4,9 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Fleet, FleetError, Reader, Tip,
-    jetstream::{JetStream, Stored},
+    jetstream::{Failure, JetStream, Stored},
     names::Place,
+    reader::COPIES,
     record::{self, Kind},
 };
 
@@ -43,6 +44,10 @@ impl FleetLog {
 
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
     }
 
     pub(crate) fn jetstream(&self) -> &JetStream {
@@ -90,6 +95,7 @@ impl FleetLog {
         let session = self.session.clone();
         match self.last().await? {
             None => Err(FleetError::NotFound { session }),
+            Some(last) if record::is_newer(&last) => Err(self.newer()),
             Some(last) if record::kind(&last) == Some(Kind::Deleted) => Err(FleetError::Deleted { session }),
             Some(last) => Ok(last),
         }
@@ -108,11 +114,24 @@ impl FleetLog {
         Ok(message.as_ref().and_then(record::claimed_tip).as_ref() == Some(tip))
     }
 
+    /// The last message, as the stream's leader has it. One that the leader cannot read counts, too, if another server has it.
     pub(crate) async fn last(&self) -> Result<Option<Stored>, FleetError> {
         let Place { stream, log, .. } = &self.place;
         self.fleet
-            .until_answered(&format!("read session {:?}", self.session), || {
-                self.jetstream().last(stream, log)
+            .until_answered(&format!("read session {:?}", self.session), || async {
+                let js = self.jetstream();
+                if let Some(last) = js.last(stream, log).await? {
+                    return Ok(Some(last));
+                }
+                if js.count(stream, log).await? == 0 {
+                    return Ok(None);
+                }
+                for _ in 0..COPIES {
+                    if let Some(last) = js.last_of_any(stream, log).await? {
+                        return Ok(Some(last));
+                    }
+                }
+                Err(Failure::unknown("no server that answered could read its last message"))
             })
             .await
     }
@@ -168,6 +187,12 @@ impl FleetLog {
                 reason: "it was not written by a host".into(),
             },
         }
+    }
+
+    /// The error for whoever finds a message of a later version.
+    pub(crate) fn newer(&self) -> FleetError {
+        let what = format!("session {:?}", self.session);
+        FleetError::NewerFormat { what }
     }
 
     pub(crate) fn damaged(&self, sequence: u64, reason: String) -> FleetError {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::{
     Fleet, FleetError, FleetLog, Host, Record, Tip, Writer,
     fleet::OWNERS,
-    jetstream::{Failure, Stored},
+    jetstream::{Failure, Stored, keep_for},
     log::PATIENCE,
     names,
     writer::{Outcome, outcome},
@@ -21,6 +21,8 @@ const KEYS: &str = "$KV.lodge-owners.*";
 /// How long somebody who takes a session over tries to change its key before looking again who owns it. In that time an owner whose
 /// lease had run out may be back.
 const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long the key of a deleted session stays: longer than the list says that the session was deleted.
+const DELETED_FOR: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 /// The header that tells one change of a key from another.
 const CHANGE: &str = "Lodge-Append";
 
@@ -100,7 +102,12 @@ impl Host {
             }
             (_, Err(error)) => return Err(error),
         }
-        let mut owner = self.own(&log, 0).await?;
+        let above = match intent {
+            // The list may still say that a session of this id was deleted, and nothing replaces what a later owner said.
+            Intent::Create => self.fleet().listed(session).await?.map_or(0, |entry| entry.epoch),
+            Intent::Open => 0,
+        };
+        let mut owner = self.own(&log, above).await?;
         let taken = self.claim(&log, &mut owner, intent, known, &mut take_in).await;
         if taken.is_err()
             && let Err(error) = self.give_back(&log, &owner).await
@@ -193,7 +200,9 @@ impl Host {
     ) -> Result<(), FleetError> {
         let key = self.fleet().key(log).await?;
         if let Some(owner) = key.owner.filter(|owner| may_go(owner)) {
-            self.fleet().change(log, key.revision, &by(owner), PATIENCE).await?;
+            self.fleet()
+                .change(log, key.revision, &by(owner), None, PATIENCE)
+                .await?;
         }
         Ok(())
     }
@@ -232,7 +241,7 @@ impl Host {
             if current.host != self.id() {
                 former = Some(current);
             }
-            match fleet.change(log, key.revision, &owner, ATTEMPT).await {
+            match fleet.change(log, key.revision, &owner, None, ATTEMPT).await {
                 Ok(true) => {}
                 Ok(false) => continue,
                 // Its owner may have come back meanwhile, so everything is looked at again.
@@ -288,8 +297,8 @@ impl Fleet {
         }
     }
 
-    /// Makes a session that was deleted in this epoch nobody's, whoever had it. The key stays: its epoch is below that of whoever uses
-    /// the id again.
+    /// Makes a session that was deleted in this epoch nobody's, whoever had it. The key stays for a while: its epoch is below that of
+    /// whoever uses the id again.
     pub(crate) async fn free_deleted(&self, log: &FleetLog, epoch: u64) -> Result<(), FleetError> {
         loop {
             let key = self.key(log).await?;
@@ -297,10 +306,17 @@ impl Fleet {
             let Some(owner) = key.owner.filter(is_its) else {
                 return Ok(());
             };
-            if self.change(log, key.revision, &owner.gone(), PATIENCE).await? {
+            let nobody = owner.gone();
+            let freed = self.change(log, key.revision, &nobody, Some(DELETED_FOR), PATIENCE);
+            if freed.await? {
                 return Ok(());
             }
         }
+    }
+
+    /// Who the key of a session names.
+    pub(crate) async fn key_owner(&self, log: &FleetLog) -> Result<Owner, FleetError> {
+        Ok(self.key(log).await?.owner.unwrap_or_else(Owner::nobody))
     }
 
     async fn key(&self, log: &FleetLog) -> Result<Key, FleetError> {
@@ -314,16 +330,20 @@ impl Fleet {
         })
     }
 
-    /// Changes a key if it is still as it was at `revision`. Answers whether it was. It is tried for `patience`.
+    /// Changes a key if it is still as it was at `revision`, for good or for some time. Answers whether it was. It is tried for `patience`.
     async fn change(
         &self,
         log: &FleetLog,
         revision: u64,
         owner: &Owner,
+        time: Option<Duration>,
         patience: Duration,
     ) -> Result<bool, FleetError> {
         let change = Uuid::new_v4();
         let mut headers = HeaderMap::new();
+        if let Some(time) = time {
+            keep_for(&mut headers, time);
+        }
         headers.insert(CHANGE, change.to_string());
         let text = serde_json::to_vec(owner).expect("an owner is plain data");
         let (js, subject) = (self.jetstream(), subject(log));

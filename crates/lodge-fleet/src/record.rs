@@ -8,6 +8,10 @@ use uuid::Uuid;
 
 use crate::{FileChange, Owner, jetstream::Stored};
 
+/// The format of what a fleet keeps. A version that changes it, or adds a kind of message, has the next number.
+pub(crate) const FORMAT: u32 = 1;
+
+const FORMAT_HEADER: &str = "Lodge-Format";
 const APPEND: &str = "Lodge-Append";
 const KIND: &str = "Lodge-Kind";
 const HOST: &str = "Lodge-Host";
@@ -122,6 +126,7 @@ impl Draft {
 
     pub(crate) fn headers(&self, tip: &Tip) -> HeaderMap {
         let mut headers = HeaderMap::new();
+        headers.insert(FORMAT_HEADER, FORMAT.to_string());
         headers.insert(APPEND, self.append.to_string());
         headers.insert(KIND, self.kind.name());
         headers.insert(HOST, self.owner.host.as_str());
@@ -134,6 +139,12 @@ impl Draft {
         }
         headers
     }
+}
+
+/// Whether a later version wrote a message. What else it says may mean something else.
+pub(crate) fn is_newer(message: &Stored) -> bool {
+    let format = message.header(FORMAT_HEADER).map(str::parse);
+    format.is_some_and(|format: Result<u32, _>| format.is_ok_and(|format| format > FORMAT))
 }
 
 /// The id of the append that made a message.

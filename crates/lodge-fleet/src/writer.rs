@@ -16,6 +16,8 @@ use crate::{
 
 /// How long an append is tried while nobody says whether it was done.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many leaders of a stream are replaced at most for one append.
+const LEADERS: u32 = 3;
 /// How long the log of a deleted session says so. Nobody who was shut out writes to it after that.
 const DELETED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -78,6 +80,25 @@ impl Writer {
     /// Whether an append failed, so that nothing more can be written.
     pub fn has_failed(&self) -> bool {
         self.poisoned
+    }
+
+    /// Looks whether the session is still this owner's, after a time in which others could take it: nothing was written since by anybody
+    /// else, and its key is as it was.
+    ///
+    /// # Errors
+    /// [`FleetError::Fenced`] or [`FleetError::Deleted`] when it is not; when the servers do not answer.
+    pub async fn verify(&self) -> Result<(), FleetError> {
+        let session = self.log.session().to_owned();
+        if self.poisoned {
+            return Err(FleetError::Poisoned { session });
+        }
+        if let Some(next) = self.log.next(self.tip.sequence + 1).await? {
+            return Err(self.log.replaced(&next));
+        }
+        match self.log.fleet().key_owner(&self.log).await? {
+            owner if owner == self.owner => Ok(()),
+            by => Err(FleetError::Fenced { session, by }),
+        }
     }
 
     /// Appends events as one message: all of them or none. When this returns, the quorum has them.
@@ -167,6 +188,7 @@ impl Writer {
         let after = draft.after(&self.tip);
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(20);
+        let mut leaders = LEADERS;
         loop {
             let sent = js.publish(&place.log, self.tip.sequence, headers.clone(), payload.clone());
             let failure = match sent.await {
@@ -181,6 +203,11 @@ impl Writer {
                     (Outcome::Replaced, Some(next)) => return Err(self.log.replaced(&next)),
                     _ => {}
                 }
+            }
+            // Nothing follows, and yet the log does not end there: the leader has damaged its end.
+            if failure.is_wrong_last_sequence() && leaders > 0 {
+                leaders -= 1;
+                js.change_leader(&place.stream).await;
             }
             if let Failure::Refused { code: 0, .. } = failure {
                 return Err(failure.into_error("append to a log", PATIENCE));

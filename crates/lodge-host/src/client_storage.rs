@@ -21,6 +21,8 @@ pub const STORED_FOLDERS: [&str; 3] = ["checkpoints", "files", "temp"];
 const MOVING_FILES: [&str; 3] = ["session.db", "rewound.jsonl", "rewound-files"];
 /// What the session's turns did to files.
 const CHANGES: &str = "changes";
+/// The record of that, which names contents in the same folder.
+const CHANGES_RECORD: &str = "changes/changes.jsonl";
 /// Deeper folders are not followed.
 pub const STORED_DEPTH: usize = 16;
 
@@ -36,10 +38,17 @@ pub fn stored_files(dir: &Path) -> BTreeMap<String, PathBuf> {
 /// Every file in a session's directory that goes with the session to another host of a fleet, by its way from there. The log goes
 /// by itself; what is missing here is derived from it, or means something on this machine only.
 pub fn moving_files(dir: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = telling_files(dir);
+    add_folders(dir, &[CHANGES], &mut found);
+    found
+}
+
+/// Those of [`moving_files`] by which it shows that another one came: the record of changes names contents that were kept before.
+pub fn telling_files(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = stored_files(dir);
     found.remove(LOG_FILE);
     add_files(dir, &MOVING_FILES, &mut found);
-    add_folders(dir, &[CHANGES], &mut found);
+    add_files(dir, &[CHANGES_RECORD], &mut found);
     found
 }
 

@@ -183,9 +183,9 @@ mod tests {
             self.all.list(prefix)
         }
 
-        fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError> {
+        fn set_all(&self, records: Vec<(String, Option<Box<RawValue>>)>) -> Result<u64, RegisterError> {
             let _ = self.set_by.lock().send(std::thread::current().id());
-            self.all.set(key, value)
+            self.all.set_all(records)
         }
 
         fn revision(&self) -> u64 {

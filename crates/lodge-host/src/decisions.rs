@@ -161,19 +161,46 @@ impl Decisions {
 
     /// Changes what was decided about a thing. Answers whether that is something else now; then it is kept.
     pub fn decide(&self, key: &str, change: impl FnOnce(&mut Decision)) -> Result<bool, RegisterError> {
+        let mut changed = false;
+        let change = |decision: &mut Decision| {
+            let before = decision.clone();
+            change(decision);
+            changed = *decision != before;
+        };
+        self.decide_and(key, change, || Ok::<_, RegisterError>(()))?;
+        Ok(changed)
+    }
+
+    /// Changes what was decided about a thing, together with what `then` writes: if that fails, the decision stays as it was.
+    pub fn decide_and<T, E: From<RegisterError>>(
+        &self,
+        key: &str,
+        change: impl FnOnce(&mut Decision),
+        then: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         let _one = self.deciding.lock();
         let before = self.register.get(key).unwrap_or_default();
         let mut now = before.clone();
         change(&mut now);
         if now == before {
-            return Ok(false);
+            return then();
         }
-        match now == Decision::default() {
-            true => self.register.remove(key)?,
-            false => self.register.set(key, &now)?,
+        self.write(key, &now)?;
+        let done = then();
+        if done.is_err()
+            && let Err(error) = self.write(key, &before)
+        {
+            tracing::error!(key, %error, "a decision that could not be recorded for its session stays for others");
         }
         self.changed.send_modify(|revision| *revision += 1);
-        Ok(true)
+        done
+    }
+
+    fn write(&self, key: &str, decision: &Decision) -> Result<(), RegisterError> {
+        match *decision == Decision::default() {
+            true => self.register.remove(key),
+            false => self.register.set(key, decision),
+        }
     }
 
     /// Tells when something was decided.
@@ -253,6 +280,30 @@ mod tests {
         assert_eq!(seen(&wide, None, "/x").about(&key), [(Directory, false)]);
         wide.replace(&[], Some(Path::new("/x")));
         assert_eq!(wide, Decision::default());
+    }
+
+    #[test]
+    fn a_decision_that_the_session_s_log_refuses_is_none_for_others_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = FileRegisters::open(dir.path().join(crate::registers::FILE), false).unwrap();
+        let registers: Arc<dyn Registers> = Arc::new(file);
+        let decisions = Decisions::new(&registers);
+        let off = |decision: &mut Decision| decision.everywhere = Some(false);
+        let refused = || Err::<(), _>(RegisterError::Io(std::io::Error::other("no space")));
+        for before in [None, Some(true)] {
+            decisions
+                .decide("skill:a", |decision| decision.everywhere = before)
+                .unwrap();
+            decisions.decide_and("skill:a", off, refused).unwrap_err();
+            assert_eq!(decisions.all().get("skill:a").and_then(|a| a.everywhere), before);
+        }
+        let mut seen = None;
+        let look = || {
+            seen = decisions.all().get("skill:a").and_then(|a| a.everywhere);
+            Ok::<_, RegisterError>(())
+        };
+        decisions.decide_and("skill:a", off, look).unwrap();
+        assert_eq!(seen, Some(false), "it is kept before the log says the other half");
     }
 
     #[test]

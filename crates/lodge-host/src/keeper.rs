@@ -9,6 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use lodge_agent::{Ending, Remote};
+use lodge_events::Event;
 use lodge_log::FileStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -54,6 +55,19 @@ impl Host {
     pub async fn way_for(&self, directory: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
         match self.keeper() {
             Some(keeper) => keeper.way_for(directory, wire).await,
+            None => Ok(None),
+        }
+    }
+}
+
+impl Host {
+    /// The events of a session of several hosts, without making it this host's. Nothing where it is this home's alone.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn read_kept(&self, id: &str) -> Result<Option<Vec<Event>>, HostError> {
+        match self.keeper() {
+            Some(keeper) => keeper.read(id).await,
             None => Ok(None),
         }
     }
@@ -108,6 +122,8 @@ pub trait Keeper: Send + Sync {
     -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
     /// Whether this host can have a session, and no other host that lives has it.
     fn is_free<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
+    /// The events of a session as they are kept, wherever it is in use; nothing where it is not kept.
+    fn read<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<Event>>, HostError>>;
     /// Has the host that uses a session let it go, so that this one can delete it.
     ///
     /// # Errors

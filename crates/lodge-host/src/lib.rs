@@ -22,6 +22,7 @@ mod customization_watch;
 mod decided_parts;
 mod decisions;
 mod export;
+mod extensions;
 mod fork;
 mod host;
 mod hub;
@@ -66,7 +67,7 @@ pub use changed_files::{ChangedFile, FileSide, FileVersion, count_files, describ
 pub use changes::{Span, WorkTree};
 pub use choices::{APPROVALS, MODES};
 pub use client_storage::{
-    LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files,
+    LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, is_moving_file, moving_files, stored_files, telling_files,
 };
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files, is_mcp_prompt};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
@@ -78,6 +79,7 @@ pub use decisions::{
     DecidedFor, Decision, Decisions, SessionDecisions, disabled_skills, server_key, server_of, skill_key,
 };
 pub use export::{Export, Format};
+pub use extensions::{ExtensionProgram, StartedExtension};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Kept, Link, Wire};
@@ -103,27 +105,29 @@ pub use written_messages::{Written, is_from_person};
 
 // What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{
-    AccessToken, AgentError, Answer, AnsweredBy, Approval, ApprovalForRun, AutoModeQuestion, Capabilities, Change,
-    ClientCalls, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
-    Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts as SessionState, GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN,
-    Instruction, ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome, PREPARATION_FAILED, PendingMessage,
-    PendingMessages, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, Remote,
-    RemoteLog, RulesChange, SectionChange, Storing, SubagentOverride, SubagentSettings, Supply, SystemMessage,
-    TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints,
-    instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
+    AccessToken, AgentEnd, AgentError, Answer, AnsweredBy, Approval, ApprovalForRun, AutoModeQuestion, Capabilities,
+    Change, ClientCalls, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization,
+    CustomizationChange, Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion,
+    ExternalResult, FactoryAgent, Facts as SessionState, GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED,
+    INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome,
+    PREPARATION_FAILED, PendingMessage, PendingMessages, PendingQuestion, PermissionDecision, Prompt, Publish,
+    QuestionKind, QueueChange, Remote, RemoteLog, RulesChange, SectionChange, Storing, SubagentOverride,
+    SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
+    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
+pub use lodge_external::PROVIDER as PROGRAM_PROVIDER;
 pub use lodge_log::{
     About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,
     SessionSummary, SyncPolicy,
 };
+pub use lodge_models::ModelInfo;
 pub use lodge_tools::{
     BackgroundShell, Database, Editor, Environment, GitFiles, OutputSink, Statement, Table, Todos, ToolUpdate,
     UserCommand,
     changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip},
     custom::{
-        AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
-        Skill, Tier, find_agents, find_skills,
+        AgentDefinition, AgentSource, Extension, ExtensionSource, Found, Kind, Place, Places, Plugin,
+        ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES, Skill, Tier, find_agents, find_skills,
     },
     spill::Pointer as SpillPointer,
 };

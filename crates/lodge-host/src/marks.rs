@@ -192,11 +192,14 @@ impl SessionMarks {
         self.reviewed.get(id).unwrap_or_default()
     }
 
-    /// Keeps which changed files people have seen.
-    pub fn set_reviewed(&self, id: &str, files: &BTreeMap<String, String>) -> Result<(), RegisterError> {
+    /// Changes which changed files people have seen. Nobody else changes it meanwhile.
+    pub fn review(&self, id: &str, change: impl FnOnce(&mut BTreeMap<String, String>)) -> Result<(), RegisterError> {
+        let _one = self.by_address.lock();
+        let mut files = self.reviewed(id);
+        change(&mut files);
         match files.is_empty() {
             true => self.reviewed.remove(id),
-            false => self.reviewed.set(id, files),
+            false => self.reviewed.set(id, &files),
         }
     }
 

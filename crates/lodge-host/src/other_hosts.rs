@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use lodge_agent::Ending;
 use lodge_events::AbortReason;
-use lodge_log::Listed;
+use lodge_log::{Listed, Store as _};
 use serde::{Deserialize, Serialize};
 
 use crate::{Host, HostError, Lifecycle};
@@ -94,8 +94,8 @@ impl Host {
         self.live(id).is_none() && self.0.busy_elsewhere.lock().has(id)
     }
 
-    /// Another host deleted a session: what is here of it goes, too, and its worktree. `is_deleted` is asked when nobody is making
-    /// another one of this id.
+    /// Another host deleted a session: the copy of it that is here goes, too, and its worktree. A session of this home that was never in the
+    /// fleet, or was exported from it, stays. `is_deleted` is asked when nobody is making another one of this id.
     ///
     /// # Errors
     /// When the copy of its log cannot be removed.
@@ -104,6 +104,12 @@ impl Host {
         let gate = self.0.gate(id);
         let _open = gate.lock().await;
         if !is_deleted() {
+            return Ok(());
+        }
+        let files = self.home().sessions();
+        if files.exists(id)? && !files.is_copy(id)? {
+            self.0.schedules.said_elsewhere(id, None);
+            self.interrupted_elsewhere(id);
             return Ok(());
         }
         self.end(id, Ending::Routine).await;

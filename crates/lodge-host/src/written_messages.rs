@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lodge_agent::AgentError;
 use lodge_events::{COMMAND_SOURCE, LodgeMessageWritten, UserMessage};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -22,25 +21,24 @@ pub struct Written {
     pub by_automation: bool,
 }
 
-impl Session {
-    /// Records how a message was written, before the message is accepted.
-    pub fn keep_written(&self, message_id: &str, written: Written) -> Result<(), AgentError> {
-        let by_automation = written.by_automation.then_some(true);
-        let written = written.message;
+impl Written {
+    /// What the log is to say of it when the message of this id is accepted.
+    pub fn event(self, message_id: &str) -> LodgeMessageWritten {
+        let written = self.message;
         let (model, options) = written.model.map(|model| (model.id, model.options)).unzip();
-        // Whoever hears of the message hears of an event after this one.
-        let _ = self.agent().record_beside(LodgeMessageWritten {
+        LodgeMessageWritten {
             message_id: message_id.to_owned(),
             attachments: written.attachments,
             model,
             model_options: options.flatten().map(Value::Object),
             agent: written.agent,
             notes: written.notes.map(Value::Object),
-            by_automation,
-        })?;
-        Ok(())
+            by_automation: self.by_automation.then_some(true),
+        }
     }
+}
 
+impl Session {
     /// How messages were written, from the file of an earlier build, by their ids. Reads a file.
     pub fn written_earlier(&self) -> HashMap<String, Written> {
         let file = self.home_path().map(|home| earlier(&home, self.id()));

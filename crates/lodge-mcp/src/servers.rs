@@ -37,8 +37,8 @@ const INSTALLERS: [&str; 14] = [
 ];
 /// How long a turn waits for a list that a server says has changed.
 const LIST_PATIENCE: Duration = Duration::from_secs(5);
-/// How many automatic restarts in a row before somebody has to ask for one.
-const ATTEMPTS: u32 = 3;
+/// How long a turn under way waits for servers that it lost.
+const REVIVAL: Duration = Duration::from_secs(5);
 /// How long a session waits for its servers to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
@@ -136,7 +136,7 @@ impl Servers {
         let mut entries = self.0.entries.lock();
         for configured in wanted {
             match entries.iter_mut().find(|entry| *entry.name == configured.name) {
-                Some(entry) if entry.config.as_deref().ok() == configured.config.as_deref().ok() => {
+                Some(entry) if entry.config.as_deref() == configured.config.as_deref() => {
                     entry.source = configured.source;
                 }
                 Some(entry) => {
@@ -257,12 +257,8 @@ impl Servers {
         self.tell_roots();
         let names: Vec<Arc<str>> = {
             let entries = self.0.entries.lock();
-            let due = |entry: &&Entry| match &entry.state {
-                State::Idle => true,
-                State::Failed(_) => entry.config.is_ok() && entry.attempts < ATTEMPTS,
-                _ => false,
-            };
-            entries.iter().filter(due).map(|entry| entry.name.clone()).collect()
+            let due = entries.iter().filter(|entry| entry.is_due());
+            due.map(|entry| entry.name.clone()).collect()
         };
         for name in &names {
             Inner::start(&self.0, name, true);
@@ -288,6 +284,21 @@ impl Servers {
         }
         let left = self.0.patience.lock().saturating_duration_since(Instant::now());
         self.wait(None, left).await;
+    }
+
+    /// Starts servers again that were connected and went down, as often as that is done for nobody's asking, and waits briefly
+    /// for them.
+    pub async fn revive(&self) {
+        let names: Vec<Arc<str>> = {
+            let entries = self.0.entries.lock();
+            let lost = entries.iter().filter(|entry| entry.was_lost && entry.is_due());
+            lost.map(|entry| entry.name.clone()).collect()
+        };
+        for name in &names {
+            Inner::start(&self.0, name, true);
+        }
+        let waits = names.iter().map(|name| self.wait(Some(name), REVIVAL));
+        futures_util::future::join_all(waits).await;
     }
 
     /// Tells connected servers when the directories are not those that they could have asked for before.

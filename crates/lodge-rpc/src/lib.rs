@@ -11,7 +11,7 @@ mod process;
 pub use lines::{LONGEST, Line, Lines};
 pub use message::{
     AUTH_REQUIRED, CANCELLED, Error, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message,
-    NOT_FOUND, PARSE_ERROR, nullable, params,
+    NOT_FOUND, PARSE_ERROR, lenient, nullable, params,
 };
 pub use peer::{Peer, PeerRequest};
 pub use process::{Launch, Process};

@@ -156,6 +156,14 @@ pub fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value:
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
+/// For a part of a message that is read on its own: if it cannot be read, it counts as absent, and the rest of the message as it is.
+pub fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(value: D) -> Result<T, D::Error> {
+    let read = serde_json::from_value::<Option<T>>(Value::deserialize(value)?);
+    let read =
+        read.inspect_err(|error| tracing::warn!(%error, "a part of a message cannot be read and counts as absent"));
+    Ok(read.ok().flatten().unwrap_or_default())
+}
+
 /// The parameters of a method.
 pub fn params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
     // Methods whose parameters are all optional may be sent without any.

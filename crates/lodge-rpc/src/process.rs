@@ -109,6 +109,11 @@ impl Process {
         Ok((process, stdout, stdin))
     }
 
+    /// The number of its leader.
+    pub fn id(&self) -> Option<u32> {
+        self.running.as_ref()?.child.id()
+    }
+
     /// How it ended and its last output, in a few words.
     pub async fn epitaph(&self) -> String {
         // Its last words may still be on their way.

@@ -44,6 +44,7 @@ fn main() {
         prices: None,
         model: None,
         vim: false,
+        keys: lodge_terminal::Keymap::default(),
     });
     let mut painter = Painter::new(120, 40);
     let mut written = 0;

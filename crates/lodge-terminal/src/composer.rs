@@ -85,13 +85,12 @@ impl Composer {
         }
     }
 
-    /// Takes what is typed, and remembers it.
+    /// Takes what is typed. The caller has it remembered, as what it stands for.
     pub(crate) fn take(&mut self) -> String {
         let text = std::mem::take(&mut self.text);
         self.cursor = 0;
         (self.recalled, self.typing_at) = (None, None);
         self.before.clear();
-        self.remember(&text);
         text
     }
 

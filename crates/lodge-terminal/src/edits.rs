@@ -1,13 +1,14 @@
 //! Shows what a tool call changes in a file, as a coloured diff.
 
-use ratatui_core::text::Line;
+use ratatui_core::{style::Style, text::Line};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
+    highlight::{self, Colouring, Open},
     plain::plain,
     theme::Theme,
-    wrap::{self, Margin},
+    wrap::{self, Margin, Pieces},
 };
 
 /// The unchanged lines shown around a change.
@@ -104,29 +105,69 @@ impl Edit {
     /// The diff as rows. If it is longer than `most`, the last row says how many lines were left out.
     pub(crate) fn rows(&self, width: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
         let margin = Margin::spaces(4);
-        let styled = |row: &Row| match row {
-            Row::Gap => (" ⋮".to_owned(), theme.dim),
-            Row::Line(tag, number, text) => {
-                let style = match tag {
-                    ChangeTag::Insert => theme.added,
-                    ChangeTag::Delete => theme.removed,
-                    ChangeTag::Equal => theme.dim,
-                };
-                let number = if self.whole {
-                    format!("{number:>4} ")
-                } else {
-                    String::new()
-                };
-                (format!("{number}{} {text}", sign(*tag)), style)
-            }
-        };
-        let shown = self.rows.iter().take(most).map(styled);
-        let mut rows: Vec<Line> = shown.flat_map(|line| wrap::hard(&vec![line], width, &margin)).collect();
+        let (_, ending) = self.path.rsplit_once('.').unwrap_or_default();
+        let mut code = Code::new(highlight::colouring(ending), theme);
+        let mut rows = Vec::new();
+        for row in self.rows.iter().take(most) {
+            let line = match row {
+                Row::Gap => code.gap(),
+                Row::Line(tag, number, text) => {
+                    let number = self.whole.then_some(*number);
+                    code.line(*tag, number, text)
+                }
+            };
+            rows.extend(wrap::hard(&line, width, &margin));
+        }
         let left_out = self.rows.len().saturating_sub(most);
         if left_out > 0 {
             rows.push(Line::styled(format!("    … {left_out} more lines"), theme.dim));
         }
         rows
+    }
+}
+
+/// Colours the lines of a diff. What is open at the end of a line, such as a comment, goes on in the next one of the same side.
+struct Code<'a> {
+    colouring: Colouring,
+    theme: &'a Theme,
+    old: Open,
+    new: Open,
+}
+
+impl<'a> Code<'a> {
+    fn new(colouring: Colouring, theme: &'a Theme) -> Self {
+        Self {
+            colouring,
+            theme,
+            old: Open::default(),
+            new: Open::default(),
+        }
+    }
+
+    fn gap(&mut self) -> Pieces {
+        (self.old, self.new) = (Open::default(), Open::default());
+        vec![(" ⋮".to_owned(), self.theme.dim)]
+    }
+
+    fn line(&mut self, tag: ChangeTag, number: Option<usize>, text: &str) -> Pieces {
+        let theme = self.theme;
+        let (style, open) = match tag {
+            ChangeTag::Insert => (theme.added, &mut self.new),
+            ChangeTag::Delete => (theme.removed, &mut self.old),
+            ChangeTag::Equal => (theme.dim, &mut self.new),
+        };
+        let number = number.map(|number| format!("{number:>4} ")).unwrap_or_default();
+        let mut pieces = vec![(format!("{number}{} ", sign(tag)), style)];
+        // Words keep their colours on the background of the change.
+        let wash = Style { fg: None, ..style };
+        for (text, own) in highlight::line(self.colouring, open, text, theme) {
+            let style = if own.fg.is_some() { own.patch(wash) } else { style };
+            pieces.push((text, style));
+        }
+        if tag == ChangeTag::Equal {
+            self.old = self.new;
+        }
+        pieces
     }
 }
 
@@ -201,6 +242,21 @@ mod tests {
         assert_eq!(rows[8..10], ["⋮", "25   25"]);
         assert_eq!(far.counts(), (2, 2));
         assert_eq!(Edit::read("ls -l"), None);
+        // Words keep their colours, on the background of the change; a comment goes on in the next line.
+        let coloured = Edit::between("d.rs".into(), "fn a() {}\n/*\nold\n*/\n", "fn a() {}\n/*\nlet b\n*/\n");
+        let style = |row: &Line, text: &str| {
+            row.spans
+                .iter()
+                .find(|span| span.content == text)
+                .map(|span| span.style)
+        };
+        let shown = coloured.rows(60, 10, &theme);
+        assert_eq!(style(&shown[0], "fn"), Some(theme.keyword));
+        assert_eq!(style(&shown[0], "a"), Some(theme.call));
+        let comment = |side: Style| theme.comment.bg(side.bg.unwrap());
+        assert_eq!(style(&shown[2], "old"), Some(comment(theme.removed)));
+        assert_eq!(style(&shown[3], "let b"), Some(comment(theme.added)));
+
         assert_eq!(Edit::read(r#"{"path":"b"}"#), None);
     }
 }

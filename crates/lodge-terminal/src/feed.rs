@@ -127,7 +127,7 @@ impl Feed {
 
     /// Prints Markdown.
     pub fn page(&mut self, columns: u16, text: &str) -> Vec<u8> {
-        let rows = markdown::prose(&plain(text), usize::from(columns), &self.theme);
+        let rows = markdown::prose(text, usize::from(columns), &self.theme);
         self.draw(columns, rows, &[])
     }
 
@@ -144,12 +144,12 @@ impl Feed {
             Body::Diff(text) => {
                 // The file names before the first change are in the title.
                 let changes = text.find("\n@@").map_or(text.as_str(), |at| &text[at + 1..]);
-                let (text, colouring) = (plain(changes), highlight::Colouring::Diff);
-                rows.extend(markdown::code(&text, colouring, Open::default(), width, &self.theme));
+                let colouring = highlight::Colouring::Diff;
+                rows.extend(markdown::code(changes, colouring, Open::default(), width, &self.theme));
             }
             Body::Markdown(text) => {
                 rows.push(Line::default());
-                rows.extend(markdown::prose(&plain(text), width, &self.theme));
+                rows.extend(markdown::prose(text, width, &self.theme));
             }
         }
         let mut bytes = self.draw(columns, rows, &[]);

@@ -1,9 +1,13 @@
-//! The table of keys. The client acts on it, the help shows it, and docs/terminal.md is checked against it.
+//! The table of keys. The client acts on it, the help shows it, and docs/terminal.md is checked against it. People may change it.
+
+use std::collections::BTreeMap;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde::Deserialize;
 
 /// What a key does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Sends the typed message.
     Send,
@@ -142,15 +146,86 @@ pub const EDITOR_KEYS: &[(&str, &str)] = &[
     ("Ctrl-_", "Undo"),
 ];
 
-pub(crate) fn action(key: &KeyEvent) -> Option<Action> {
-    KEYS.iter()
-        .find(|(names, _, _)| {
-            names
-                .split(", ")
-                .filter_map(parse)
-                .any(|(modifiers, code)| matches(key, modifiers, code))
-        })
-        .map(|(_, action, _)| *action)
+/// A key with its modifiers.
+type Stroke = (KeyModifiers, KeyCode);
+
+/// What the keys do: the table, and what a person changed in it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BTreeMap<String, String>")]
+pub struct Keymap(Vec<(String, Stroke, Action)>);
+
+impl Default for Keymap {
+    fn default() -> Self {
+        let keys = KEYS.iter().flat_map(|(names, action, _)| {
+            let names = names.split(", ");
+            names.filter_map(|name| Some((name.to_owned(), parse(name)?, *action)))
+        });
+        Self(keys.collect())
+    }
+}
+
+impl TryFrom<BTreeMap<String, String>> for Keymap {
+    type Error = String;
+
+    fn try_from(changes: BTreeMap<String, String>) -> Result<Self, String> {
+        let mut keys = Self::default();
+        for (name, action) in changes {
+            let stroke = parse(&name).ok_or_else(|| format!("{name:?} is not a key; an example is \"ctrl-t\""))?;
+            if matches!(stroke, (KeyModifiers::NONE, KeyCode::Char(_))) {
+                return Err(format!("{name:?} is a letter that people type; add `ctrl-` or `alt-`"));
+            }
+            keys.0.retain(|(_, known, _)| *known != stroke);
+            if action == "none" {
+                continue;
+            }
+            let action: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+                serde::de::IntoDeserializer::into_deserializer(action.as_str());
+            let action = Action::deserialize(action).map_err(|error| format!("{name:?}: {error}, `none`"))?;
+            keys.0.push((title(&name), stroke, action));
+        }
+        Ok(keys)
+    }
+}
+
+impl Keymap {
+    pub(crate) fn action(&self, key: &KeyEvent) -> Option<Action> {
+        let mut keys = self.0.iter();
+        keys.find(|(_, (modifiers, code), _)| matches(key, *modifiers, *code))
+            .map(|(.., action)| *action)
+    }
+
+    /// The names of the keys that do this.
+    pub(crate) fn names(&self, action: Action) -> String {
+        let keys = self.0.iter().filter(|(.., does)| *does == action);
+        keys.map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A sentence about the key that does this, if there is one.
+    pub(crate) fn does(&self, action: Action, what: &str) -> Option<String> {
+        let (name, ..) = self.0.iter().find(|(.., does)| *does == action)?;
+        Some(format!("{name} {what}"))
+    }
+
+    /// A text, and behind it the key that does this, if there is one.
+    pub(crate) fn hint(&self, text: &str, action: Action) -> String {
+        match self.0.iter().find(|(.., does)| *does == action) {
+            Some((name, ..)) => format!("{text} ({name})"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+/// The name of a key as the table spells it: `Ctrl-T` for `ctrl-t`.
+fn title(name: &str) -> String {
+    let parts = name.split('-').map(|part| match part.to_ascii_lowercase().as_str() {
+        "pageup" => "PageUp".to_owned(),
+        "pagedown" => "PageDown".to_owned(),
+        part => {
+            let (first, rest) = part.split_at(part.chars().next().map_or(0, char::len_utf8));
+            format!("{}{rest}", first.to_uppercase())
+        }
+    });
+    parts.collect::<Vec<_>>().join("-")
 }
 
 fn matches(key: &KeyEvent, modifiers: KeyModifiers, code: KeyCode) -> bool {
@@ -166,13 +241,14 @@ fn matches(key: &KeyEvent, modifiers: KeyModifiers, code: KeyCode) -> bool {
     pressed == code && told == modifiers
 }
 
-fn parse(name: &str) -> Option<(KeyModifiers, KeyCode)> {
+fn parse(name: &str) -> Option<Stroke> {
+    let name = name.to_ascii_lowercase();
     let mut modifiers = KeyModifiers::NONE;
-    let mut rest = name;
+    let mut rest = name.as_str();
     for (word, modifier) in [
-        ("Ctrl-", KeyModifiers::CONTROL),
-        ("Alt-", KeyModifiers::ALT),
-        ("Shift-", KeyModifiers::SHIFT),
+        ("ctrl-", KeyModifiers::CONTROL),
+        ("alt-", KeyModifiers::ALT),
+        ("shift-", KeyModifiers::SHIFT),
     ] {
         if let Some(after) = rest.strip_prefix(word) {
             modifiers |= modifier;
@@ -180,18 +256,29 @@ fn parse(name: &str) -> Option<(KeyModifiers, KeyCode)> {
         }
     }
     let code = match rest {
-        "Enter" => KeyCode::Enter,
-        "Esc" => KeyCode::Esc,
-        "Tab" if modifiers.contains(KeyModifiers::SHIFT) => KeyCode::BackTab,
-        "Tab" => KeyCode::Tab,
-        "PageUp" => KeyCode::PageUp,
-        "PageDown" => KeyCode::PageDown,
-        "Up" => KeyCode::Up,
-        "Down" => KeyCode::Down,
-        "Home" => KeyCode::Home,
-        "End" => KeyCode::End,
-        "F1" => KeyCode::F(1),
-        other => KeyCode::Char(other.chars().next().filter(|_| other.len() == 1)?.to_ascii_lowercase()),
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" if modifiers.contains(KeyModifiers::SHIFT) => KeyCode::BackTab,
+        "tab" => KeyCode::Tab,
+        "pageup" => KeyCode::PageUp,
+        "pagedown" => KeyCode::PageDown,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "home" => KeyCode::Home,
+        "end" => KeyCode::End,
+        "insert" => KeyCode::Insert,
+        "delete" => KeyCode::Delete,
+        "space" => KeyCode::Char(' '),
+        other => {
+            let mut letters = other.chars();
+            match (letters.next()?, letters.as_str()) {
+                (letter, "") => KeyCode::Char(letter),
+                ('f', number) => KeyCode::F(number.parse().ok().filter(|number| (1..=12).contains(number))?),
+                _ => return None,
+            }
+        }
     };
     Some((modifiers, code))
 }
@@ -208,8 +295,37 @@ mod tests {
                 let key = parse(name).unwrap_or_else(|| panic!("{name} is not a key"));
                 assert!(!seen.contains(&key), "{name} is there twice");
                 seen.push(key);
-                assert_eq!(super::action(&KeyEvent::new(key.1, key.0)), Some(*action), "{name}");
+                assert_eq!(
+                    Keymap::default().action(&KeyEvent::new(key.1, key.0)),
+                    Some(*action),
+                    "{name}"
+                );
+                assert_eq!(title(&name.to_lowercase()), *name);
             }
+        }
+    }
+
+    #[test]
+    fn a_person_gives_keys_another_meaning_and_mistakes_are_named() {
+        let change = |key: &str, action: &str| Keymap::try_from(BTreeMap::from([(key.to_owned(), action.to_owned())]));
+        let control_t = KeyEvent::new(KeyCode::Char('t'), KeyModifiers::CONTROL);
+        let f5 = KeyEvent::new(KeyCode::F(5), KeyModifiers::NONE);
+        let keys = change("f5", "tasks").unwrap();
+        assert_eq!(keys.action(&f5), Some(Action::Tasks));
+        assert_eq!(keys.names(Action::Tasks), "Ctrl-T, F5");
+        let keys = change("ctrl-t", "page-up").unwrap();
+        assert_eq!(keys.action(&control_t), Some(Action::PageUp));
+        assert_eq!(keys.names(Action::PageUp), "PageUp, Ctrl-T");
+        assert_eq!(keys.hint("1 task", Action::Tasks), "1 task");
+        assert_eq!(change("Ctrl-T", "none").unwrap().action(&control_t), None);
+        for (key, action, expected) in [
+            ("hyper-t", "tasks", "\"hyper-t\" is not a key"),
+            ("ctrl-f99", "tasks", "is not a key"),
+            ("t", "tasks", "\"t\" is a letter"),
+            ("ctrl-t", "task", "unknown variant `task`, expected one of `send`"),
+        ] {
+            let error = change(key, action).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -18,9 +18,9 @@ mod transcript;
 mod vim;
 mod wrap;
 
-pub use app::{App, COMMANDS, Cell, Effect, HostName, LONG_TURN, Price, Prices, Sent, Setup};
+pub use app::{App, COMMANDS, Cell, Effect, HostName, Price, Prices, Sent, Setting, Setup, Work, is_long};
 pub use feed::{Body, Feed};
-pub use keys::{EDITOR_KEYS, KEYS};
+pub use keys::{EDITOR_KEYS, KEYS, Keymap};
 pub use paint::Painter;
 pub use plain::{plain, plain_line, shorten, shown_path};
 pub use theme::{Scheme, Theme};

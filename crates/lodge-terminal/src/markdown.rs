@@ -1,10 +1,12 @@
-//! Lays out Markdown as rows.
+//! Lays out Markdown as rows. The text may be anything: what would control the terminal is replaced here, after entities such as
+//! `&#27;` were decoded.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui_core::{style::Style, text::Line};
 
 use crate::{
     highlight::{self, Colouring, Open},
+    plain::{plain, plain_line},
     theme::Theme,
     wrap::{self, Margin, Pieces, columns},
 };
@@ -30,7 +32,8 @@ pub(crate) fn prose(text: &str, width: usize, theme: &Theme) -> Vec<Line<'static
 pub(crate) fn code(text: &str, colouring: Colouring, open: Open, width: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut open = open;
     let margin = Margin::spaces(CODE_INDENT);
-    text.lines()
+    plain(text)
+        .lines()
         .flat_map(|line| wrap::hard(&highlight::line(colouring, &mut open, line, theme), width, &margin))
         .collect()
 }
@@ -86,7 +89,12 @@ impl<'a> Page<'a> {
 
     fn put(&mut self, text: &str) {
         let style = self.style();
-        self.line.push((text.to_owned(), style));
+        self.push(text, style);
+    }
+
+    /// Adds a piece to the line. No text reaches a line in another way.
+    fn push(&mut self, text: &str, style: Style) {
+        self.line.push((plain_line(text), style));
     }
 
     /// Adds an empty row, unless the last row is empty.
@@ -127,16 +135,23 @@ impl<'a> Page<'a> {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some((_, code)) => code.push_str(&text),
+                Some((_, code)) => code.push_str(&plain(&text)),
                 None => self.put(&text),
             },
             Event::Code(text) => {
                 let style = self.style().patch(self.theme.code);
-                self.line.push((text.into_string(), style));
+                self.push(&text, style);
             }
             // Models mean the line breaks that they write.
             Event::SoftBreak | Event::HardBreak => self.end_line(),
-            Event::Html(text) | Event::InlineHtml(text) => self.put(text.trim_end()),
+            // Each line of a block is an event of its own.
+            Event::Html(text) => {
+                for line in text.lines() {
+                    self.put(line);
+                    self.end_line();
+                }
+            }
+            Event::InlineHtml(text) => self.put(&text),
             Event::Rule => {
                 self.end_line();
                 self.gap();
@@ -159,6 +174,12 @@ impl<'a> Page<'a> {
                     HeadingLevel::H1 | HeadingLevel::H2 => self.theme.heading,
                     _ => self.theme.strong,
                 });
+            }
+            Tag::HtmlBlock => {
+                self.end_line();
+                if self.lists.is_empty() {
+                    self.gap();
+                }
             }
             Tag::BlockQuote(_) => {
                 self.end_line();
@@ -199,7 +220,7 @@ impl<'a> Page<'a> {
                 self.styles.push(crossed);
             }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.links.push((dest_url.into_string(), self.line.len()));
+                self.links.push((plain_line(&dest_url), self.line.len()));
                 self.styles.push(self.theme.link);
             }
             Tag::Table(alignments) => {
@@ -227,7 +248,7 @@ impl<'a> Page<'a> {
 
     fn end(&mut self, tag: TagEnd) {
         match tag {
-            TagEnd::Paragraph => {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => {
                 self.end_line();
                 if self.lists.is_empty() {
                     self.gap();
@@ -276,7 +297,7 @@ impl<'a> Page<'a> {
                 let shown: String = self.line.iter().skip(from).map(|(text, _)| text.as_str()).collect();
                 // A link whose text is its address is not shown twice.
                 if shown.trim() != url.trim_start_matches("mailto:") && !url.is_empty() {
-                    self.line.push((format!(" ({url})"), self.theme.dim));
+                    self.push(&format!(" ({url})"), self.theme.dim);
                 }
             }
             TagEnd::TableCell => {
@@ -299,7 +320,8 @@ impl<'a> Page<'a> {
 }
 
 impl Table {
-    /// Gives columns the width that they need, or, on a narrow screen, a proportional part of it. Cells are wrapped.
+    /// Gives columns the width that they need, or, on a narrow screen, a proportional part of it. Cells are wrapped. Where there are
+    /// more columns than fit, each cell has a line with its header.
     fn draw(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell_width = |pieces: &Pieces| pieces.iter().map(|(text, _)| columns(text)).sum::<usize>();
@@ -314,11 +336,11 @@ impl Table {
                     .max(3)
             })
             .collect();
-        let room = width.saturating_sub(count.saturating_sub(1) * 3).max(count * 4);
+        let room = width.saturating_sub(count.saturating_sub(1) * 3);
         while widths.iter().sum::<usize>() > room {
             match widths.iter_mut().max() {
                 Some(widest) if *widest > 4 => *widest -= 1,
-                _ => break,
+                _ => return self.list(width),
             }
         }
         let mut drawn = Vec::new();
@@ -355,6 +377,33 @@ impl Table {
                 let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 drawn.push(Line::styled(rule.join("─┼─"), theme.dim));
             }
+        }
+        drawn
+    }
+
+    /// Every cell as a line: its header, and what it says.
+    fn list(&self, width: usize) -> Vec<Line<'static>> {
+        let Some((headers, rows)) = self.rows.split_first() else {
+            return Vec::new();
+        };
+        let margin = Margin {
+            first: Vec::new(),
+            rest: vec![("  ".to_owned(), Style::new())],
+        };
+        let mut drawn = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            if number > 0 {
+                drawn.push(Line::default());
+            }
+            for (at, cell) in row.iter().enumerate() {
+                let mut line = headers.get(at).cloned().unwrap_or_default();
+                line.push((": ".to_owned(), Style::new()));
+                line.extend(cell.iter().cloned());
+                drawn.extend(wrap::words(&line, width, &margin));
+            }
+        }
+        if rows.is_empty() {
+            drawn.extend(headers.iter().flat_map(|header| wrap::words(header, width, &margin)));
         }
         drawn
     }
@@ -401,6 +450,16 @@ mod tests {
                 16,
                 "long       │ b\nheader     │\n───────────┼────\nsome more  │ x\nwords      │\n",
             ),
+            (
+                "| a | b | c | d |\n|---|---|---|---|\n| one two | 2 | 3 | 4 |\n| 5 | 6 | 7 | 8 |",
+                20,
+                "a: one two\nb: 2\nc: 3\nd: 4\n\na: 5\nb: 6\nc: 7\nd: 8\n",
+            ),
+            (
+                "one\n\n<div>\n  <p>two</p>\n</div>\n\nthree <b>four</b>",
+                40,
+                "one\n\n<div>\n  <p>two</p>\n</div>\n\nthree <b>four</b>\n",
+            ),
         ] {
             assert_eq!(shown(text, width), expected, "{text:?}");
         }
@@ -410,8 +469,11 @@ mod tests {
     fn no_row_is_wider_than_the_screen() {
         let text = "# A long title that wraps\n\n- item with `some long code in it` and more\n> quote quote quote quote\n\n\
                     | a | b | c |\n|---|---|---|\n| wide wide | wide | w |\n\nabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+        let columns = (1..=12).map(|n| format!("| c{n} ")).collect::<String>();
+        let wide = format!("{columns}|\n{}|\n{columns}|", "|---".repeat(12));
+        let text = format!("{text}\n\n{wide}");
         for width in [20, 33, 60] {
-            let rows = prose(text, width, &Theme::new(Scheme::Light));
+            let rows = prose(&text, width, &Theme::new(Scheme::Light));
             assert!(rows.iter().all(|row| row.width() <= width), "{width}: {rows:#?}");
         }
     }

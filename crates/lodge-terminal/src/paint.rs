@@ -18,6 +18,8 @@ use ratatui_core::{
     text::Line,
 };
 
+use crate::plain::visible;
+
 /// The screen, and what the terminal shows of it.
 pub struct Painter {
     shown: Buffer,
@@ -122,7 +124,7 @@ fn write_cells(bytes: &mut Vec<u8>, before: &Buffer, now: &Buffer) -> io::Result
             set_style(bytes, wanted)?;
             style = Some(wanted);
         }
-        queue!(bytes, Print(cell.symbol()))?;
+        queue!(bytes, Print(visible(cell.symbol())))?;
         let wide = crate::wrap::columns(cell.symbol()).max(1) as u16;
         at = Some((x + wide, *y));
     }
@@ -143,7 +145,7 @@ pub(crate) fn row(bytes: &mut Vec<u8>, row: &Line) {
             let _ = set_style(bytes, (colours.0, colours.1, style.add_modifier));
             styled = true;
         }
-        bytes.extend(span.content.as_bytes());
+        bytes.extend(visible(&span.content).as_bytes());
     }
     if styled {
         let _ = queue!(bytes, SetAttribute(Attribute::Reset));

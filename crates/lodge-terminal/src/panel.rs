@@ -4,13 +4,16 @@ use std::collections::HashSet;
 
 use ahp::ahp_types::{
     StateAction, Uri,
-    state::{ChatInputQuestion, FileEdit, SessionInputRequest, ToolCallConfirmationState, ToolInput},
+    state::{ChatInputOption, ChatInputQuestion, FileEdit, SessionInputRequest, ToolCallConfirmationState, ToolInput},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_core::text::{Line, Span};
+use ratatui_core::text::Line;
 
 use crate::{
-    client::ask::{self, About, Asked, Reply, Verdict},
+    client::{
+        ask::{self, About, Asked, Reply, Verdict},
+        form,
+    },
     composer::Composer,
     edits::Edit,
     plain::{plain, plain_line},
@@ -20,6 +23,9 @@ use crate::{
 
 /// How many of the other questions get a row each.
 const OTHERS: usize = 3;
+/// The rows of a title that are always visible, and the rows of an answer that is being typed.
+const TITLE_ROWS: usize = 3;
+const WORDS_ROWS: usize = 5;
 
 /// A choice, and its meaning.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,20 +56,25 @@ struct Question {
     asked: Asked,
     title: String,
     body: Body,
+    /// The rows of the body, as they were laid out for this width and theme.
+    laid_out: Option<(usize, Theme, Vec<Line<'static>>)>,
     /// Changed files whose contents are at the host and were not asked for yet.
     unread: Vec<FileEdit>,
     message: String,
     choices: Vec<Choice>,
     selected: usize,
     ticked: HashSet<usize>,
-    /// The first visible row of the body, and the number of rows below the visible ones.
+    /// The first visible row of the body, the number of visible ones, and that of those below.
     top: usize,
+    visible: usize,
     below: usize,
     /// The text that is being typed, if one is wanted.
     words: Option<Composer>,
     /// Whether it has been drawn, so that a person could have seen it.
     drawn: bool,
     complaint: Option<String>,
+    /// What answers if nothing is typed.
+    hint: Option<String>,
 }
 
 /// What a key means for a question.
@@ -142,6 +153,7 @@ impl Panel {
         let question = self.open.iter_mut().find(|question| question.asked.id == id);
         if let Some(question) = question.filter(|_| !edits.is_empty()) {
             question.body = Body::Edits(edits);
+            question.laid_out = None;
         }
     }
 
@@ -192,12 +204,32 @@ impl Panel {
         wanted
     }
 
+    /// The text that is being typed as an answer to the question in front, if it is typed now.
+    pub(crate) fn words(&mut self) -> Option<&mut Composer> {
+        let question = self.open.get_mut(self.current).filter(|question| question.drawn);
+        question.and_then(|question| question.words.as_mut())
+    }
+
+    /// Clears the answer that is being typed. False if there is none.
+    pub(crate) fn clear_words(&mut self) -> bool {
+        let focused = self.focused;
+        let words = self.words().filter(|words| focused && !words.is_empty());
+        words.map(Composer::take).is_some()
+    }
+
     /// Whether Esc belongs to the question, because text is being typed.
     pub(crate) fn takes_escape(&mut self) -> bool {
         let Some(question) = self.open.get_mut(self.current) else {
             return false;
         };
         !question.choices.is_empty() && question.words.take().is_some()
+    }
+
+    /// Scrolls the body of the question in front by as much as is visible, but for one row. False if all of it is visible.
+    pub(crate) fn scroll_page(&mut self, direction: isize) -> bool {
+        let visible = self.open.get(self.current).map_or(0, |question| question.visible);
+        let page = isize::try_from(visible.saturating_sub(1).max(1)).unwrap_or(1);
+        self.scroll(direction * page)
     }
 
     /// Scrolls the body of the question in front. False if all of it is visible.
@@ -237,45 +269,59 @@ impl Panel {
             return Vec::new();
         };
         question.drawn = true;
-        let mut head = Vec::new();
         let count = match many {
             1 => String::new(),
             many => format!("  ({} of {many}, Tab: next)", self.current + 1),
         };
-        let mut title = wrap::words(
-            &vec![
-                ("? ".to_owned(), theme.warning),
-                (plain(&question.title), theme.strong),
-                (count, theme.dim),
-            ],
-            width,
-            &Margin::default(),
-        );
-        head.append(&mut title);
-        let mut foot = question.foot(width, theme, self.focused);
-        foot.extend(others);
-        let room = height.saturating_sub(head.len() + foot.len());
+        let mut head = question.title(&count, width, theme);
+        let scrolled = question.top;
+        let body = question.body(width, theme).len();
+        // The answers are always visible. The rest of a long title scrolls with the body, for which a row and a hint remain.
+        let least = (head.len() + body).min(3);
+        let foot = question.foot(width, theme, self.focused, height.saturating_sub(least));
+        let room = height.saturating_sub(foot.len());
+        let title = match head.len() + body <= room {
+            true => head.len(),
+            false => TITLE_ROWS.min(room.saturating_sub(2)).max(1),
+        };
+        let rest = head.split_off(head.len().min(title));
+        let room = room.saturating_sub(head.len());
         let body = question.body(width, theme);
-        let all = body.len();
-        if all <= room.max(1) {
-            (question.top, question.below) = (0, 0);
-            head.extend(body);
+        let all = rest.len() + body.len();
+        let others: Vec<Line> = match all <= room {
+            true => others.into_iter().take(room - all).collect(),
+            false => others.into_iter().take(room / 4).collect(),
+        };
+        let room = room - others.len();
+        let (mut top, mut visible, mut below) = (0, all, 0);
+        let all_rows = rest.iter().chain(body);
+        if all <= room {
+            head.extend(all_rows.cloned());
         } else {
             let fit = room.saturating_sub(1);
-            question.top = question.top.min(all - fit);
-            question.below = all - fit - question.top;
-            let (first, last) = (question.top + 1, question.top + fit);
-            head.extend(body.into_iter().skip(question.top).take(fit));
+            top = scrolled.min(all - fit);
+            (visible, below) = (fit, all - fit - top);
+            head.extend(all_rows.skip(top).take(fit).cloned());
             let text = match fit {
                 0 => format!("    … {all} rows"),
-                _ => format!("    … rows {first}–{last} of {all} · PageUp, PageDown"),
+                _ => format!("    … rows {}–{} of {all} · PageUp, PageDown", top + 1, top + fit),
             };
-            head.push(Line::styled(wrap::fit(&text, width), theme.dim));
+            let hint = Line::styled(wrap::fit(&text, width), theme.dim);
+            head.extend((room > 0).then_some(hint));
         }
+        (question.top, question.visible, question.below) = (top, visible, below);
         head.extend(foot);
-        head.truncate(height);
+        head.extend(others);
         head
     }
+}
+
+/// The rows with this one among them, as many as fit.
+fn around(mut rows: Vec<Line<'static>>, wanted: usize, most: usize) -> Vec<Line<'static>> {
+    let first = (wanted + 1).saturating_sub(most).min(rows.len());
+    rows.drain(..first);
+    rows.truncate(most);
+    rows
 }
 
 /// Whether a key types a character.
@@ -311,7 +357,7 @@ impl Question {
                 ToolCallConfirmationState::Unknown(_) => return None,
             },
             SessionInputRequest::ChatInput(needed) => {
-                let title = crate::client::form::asked(&needed.request).to_owned();
+                let title = form::asked(&needed.request).to_owned();
                 (title, Body::Text(needed.request.url.clone().unwrap_or_default()))
             }
             _ => return None,
@@ -320,16 +366,19 @@ impl Question {
             asked,
             title,
             body,
+            laid_out: None,
             unread,
             message: String::new(),
             choices: Vec::new(),
             selected: 0,
             ticked: HashSet::new(),
             top: 0,
+            visible: 0,
             below: 0,
             words: None,
             drawn: false,
             complaint: None,
+            hint: None,
         };
         question.prepare();
         Some(question)
@@ -349,7 +398,7 @@ impl Question {
             label: label.to_owned(),
             says: Says::Words,
         };
-        (self.selected, self.complaint, self.words) = (0, None, None);
+        (self.selected, self.complaint, self.words, self.hint) = (0, None, None, None);
         self.ticked.clear();
         self.message.clear();
         self.choices = match &self.asked.about {
@@ -371,42 +420,35 @@ impl Question {
                     self.choices = vec![line("Yes", "y"), line("No", "n")];
                     return;
                 };
-                let text = crate::client::form::text(question);
-                let first = text.lines().next().unwrap_or_default().to_owned();
-                if Some(first.as_str()) != crate::client::form::asked(request).lines().next() {
-                    self.message = first;
+                let message = form::message(question);
+                if *next > 0 || message != form::asked(request) {
+                    message.clone_into(&mut self.message);
                 }
-                let labelled = |label: &str, more: Option<&String>| match more {
-                    Some(more) => format!("{label}: {more}"),
-                    None => label.to_owned(),
-                };
+                let default = form::default(question);
+                let (options, free) = form::options(question);
                 match question {
-                    ChatInputQuestion::Boolean(_) => vec![line("Yes", "y"), line("No", "n")],
-                    ChatInputQuestion::SingleSelect(q) => {
-                        let options = q.options.iter().enumerate();
-                        let mut choices: Vec<Choice> = options
-                            .map(|(at, option)| {
-                                line(
-                                    &labelled(&option.label, option.description.as_ref()),
-                                    &(at + 1).to_string(),
-                                )
-                            })
-                            .collect();
-                        if q.allow_freeform_input == Some(true) {
-                            choices.push(words("Something else"));
-                        }
+                    ChatInputQuestion::Boolean(_) => {
+                        self.selected = usize::from(default.as_deref() == Some("n"));
+                        vec![line("Yes", "y"), line("No", "n")]
+                    }
+                    ChatInputQuestion::SingleSelect(_) | ChatInputQuestion::MultiSelect(_) => {
+                        let ticks = matches!(question, ChatInputQuestion::MultiSelect(_));
+                        let is_recommended = |option: &ChatInputOption| option.recommended == Some(true);
+                        self.selected = options.iter().position(is_recommended).unwrap_or(0);
+                        let says = |number: String| match ticks {
+                            true => Says::Tick(number),
+                            false => Says::Line(number),
+                        };
+                        let choice = |(at, option): (usize, &ChatInputOption)| Choice {
+                            label: form::label(option),
+                            says: says((at + 1).to_string()),
+                        };
+                        let mut choices: Vec<Choice> = options.iter().enumerate().map(choice).collect();
+                        choices.extend(free.then(|| words("Something else")));
                         choices
                     }
-                    ChatInputQuestion::MultiSelect(q) => q
-                        .options
-                        .iter()
-                        .enumerate()
-                        .map(|(at, option)| Choice {
-                            label: labelled(&option.label, option.description.as_ref()),
-                            says: Says::Tick((at + 1).to_string()),
-                        })
-                        .collect(),
                     _ => {
+                        self.hint = default.map(|default| format!("Enter alone: {default}"));
                         self.words = Some(Composer::default());
                         Vec::new()
                     }
@@ -451,7 +493,7 @@ impl Question {
             match key.code {
                 KeyCode::Enter => return self.say_words(),
                 // There is no earlier answer to go back to.
-                KeyCode::Up | KeyCode::Down => {}
+                KeyCode::Up | KeyCode::Down if !words.text().contains('\n') => {}
                 _ => drop(words.key(key, usize::MAX)),
             }
             return None;
@@ -506,13 +548,20 @@ impl Question {
                 return None;
             }
             Says::Tick(_) => {
-                let mut ticked: Vec<&usize> = self.ticked.iter().collect();
-                ticked.sort();
-                let lines: Vec<String> = ticked.iter().map(|at| (**at + 1).to_string()).collect();
-                self.asked.read(&lines.join(", "))
+                let line = self.ticks("");
+                self.asked.read(&line)
             }
         };
         self.reply(reply)
+    }
+
+    /// The line for the options that are ticked, and words of one's own.
+    fn ticks(&self, words: &str) -> String {
+        let mut ticked: Vec<&usize> = self.ticked.iter().collect();
+        ticked.sort();
+        let numbers = ticked.iter().map(|at| (**at + 1).to_string());
+        let words = Some(words.to_owned()).filter(|words| !words.trim().is_empty());
+        numbers.chain(words).collect::<Vec<_>>().join(", ")
     }
 
     fn say_words(&mut self) -> Option<(Uri, Box<StateAction>)> {
@@ -522,7 +571,10 @@ impl Question {
             .map(|words| words.text().to_owned())
             .unwrap_or_default();
         let reply = match &self.asked.about {
-            About::Form { .. } => self.asked.read(&words),
+            About::Form { .. } => {
+                let line = self.ticks(&words);
+                self.asked.read(&line)
+            }
             _ => {
                 let why = Some(words.trim().to_owned()).filter(|why| !why.is_empty());
                 self.asked.decide(Verdict::No(why))
@@ -553,39 +605,49 @@ impl Question {
         }
     }
 
-    fn body(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
-        let margin = Margin::spaces(4);
-        let lines = |text: &str, style| -> Vec<Line<'static>> {
-            plain(text)
-                .lines()
-                .flat_map(|line| wrap::hard(&vec![(line.to_owned(), style)], width, &margin))
-                .collect()
+    /// The title, with the number of questions behind it.
+    fn title(&self, count: &str, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let title = plain(&self.title);
+        let lines: Vec<&str> = title.lines().collect();
+        let last = lines.len().saturating_sub(1);
+        let margin = Margin {
+            first: vec![("? ".to_owned(), theme.warning)],
+            rest: Vec::new(),
         };
-        match &self.body {
-            Body::Text(text) => lines(text, theme.text),
-            Body::Command(text) => lines(text, theme.code),
-            Body::Edits(edits) => {
-                let mut rows = Vec::new();
-                for edit in edits {
-                    let (added, removed) = edit.counts();
-                    let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
-                    rows.push(Line::styled(wrap::fit(&text, width), theme.dim));
-                    rows.extend(edit.rows(width, 1000, theme));
-                }
-                rows
+        let rows = lines.iter().enumerate().flat_map(|(number, line)| {
+            let margin = match number {
+                0 => margin.clone(),
+                _ => Margin::default(),
+            };
+            let mut pieces = vec![((*line).to_owned(), theme.strong)];
+            if number == last {
+                pieces.push((count.to_owned(), theme.dim));
             }
-        }
+            wrap::words(&pieces, width, &margin)
+        });
+        rows.collect()
     }
 
-    fn foot(&self, width: usize, theme: &Theme, focused: bool) -> Vec<Line<'static>> {
-        let mut rows = Vec::new();
-        if !self.message.is_empty() {
-            rows.extend(wrap::words(
-                &vec![(plain(&self.message), theme.text)],
-                width,
-                &Margin::spaces(2),
-            ));
+    /// The rows of the body. They are kept, as a change may be long.
+    fn body(&mut self, width: usize, theme: &Theme) -> &[Line<'static>] {
+        let same = |(laid_out, with, _): &(usize, Theme, _)| *laid_out == width && with == theme;
+        if !self.laid_out.as_ref().is_some_and(same) {
+            self.laid_out = Some((width, *theme, self.body.rows(width, theme)));
         }
+        self.laid_out.as_ref().map_or(&[], |(_, _, rows)| rows)
+    }
+
+    /// The answers, in at most this many rows, so that the selected one is visible.
+    fn foot(&self, width: usize, theme: &Theme, focused: bool, most: usize) -> Vec<Line<'static>> {
+        let mut rows = Vec::new();
+        let lines = |text: &str, style| -> Vec<Line<'static>> {
+            let text = plain(text);
+            let rows = text.lines().map(|line| vec![(line.to_owned(), style)]);
+            rows.flat_map(|line| wrap::words(&line, width, &Margin::spaces(2)))
+                .collect()
+        };
+        rows.extend(lines(&self.message, theme.text));
+        let mut selected = 0;
         for (at, choice) in self.choices.iter().enumerate() {
             let tick = match choice.says {
                 Says::Tick(_) if self.ticked.contains(&at) => "☑ ",
@@ -602,45 +664,73 @@ impl Question {
             };
             let label = wrap::words(&vec![(plain_line(&choice.label), style)], width, &margin);
             rows.extend(label.into_iter().map(|row| row.style(style)));
+            if at == self.selected {
+                selected = rows.len() - 1;
+            }
         }
-        if let Some(words) = &self.words {
-            let (before, after) = words.text().split_at(words.cursor());
-            let (before, after) = (plain_line(before), plain_line(after));
-            // The row in which the person types is visible.
-            let room = width.saturating_sub(5);
-            let skip = before.chars().count().saturating_sub(room);
-            let shown: String = before.chars().skip(skip).collect();
-            let left = room.saturating_sub(wrap::columns(&shown));
-            rows.push(Line::from(vec![
-                Span::styled("  › ", theme.accent),
-                Span::styled(shown, theme.text),
-                Span::styled(if focused { "▏" } else { "" }, theme.accent),
-                Span::styled(wrap::fit(&after, left), theme.text),
-            ]));
-        }
-        if let Some(why) = &self.complaint {
-            rows.push(Line::styled(
-                wrap::fit(&format!("  {}", plain_line(why)), width),
-                theme.error,
-            ));
-        }
+        let mut end = self.words_rows(width, theme, focused);
+        end.extend(self.complaint.iter().flat_map(|why| lines(why, theme.error)));
+        end.extend(self.hint.iter().flat_map(|hint| lines(hint, theme.dim)));
+        let ticks = self.choices.iter().any(|choice| matches!(choice.says, Says::Tick(_)));
         let hint = match (focused, &self.words) {
             (false, _) => "  Tab to answer",
             (true, Some(_)) => "  Enter to send · Esc to cancel",
-            (true, None)
-                if matches!(
-                    self.choices.first(),
-                    Some(Choice {
-                        says: Says::Tick(_),
-                        ..
-                    })
-                ) =>
-            {
-                "  Space to select · Enter to submit · Esc to the editor"
-            }
+            (true, None) if ticks => "  Space to select · Enter to submit · Esc to the editor",
             (true, None) => "  ↑↓ Enter or a number · Esc to the editor",
         };
-        rows.push(Line::styled(wrap::fit(hint, width), theme.dim));
+        end.push(Line::styled(wrap::fit(hint, width), theme.dim));
+        let end = around(end, 0, most);
+        let mut rows = around(rows, selected, most.saturating_sub(end.len()));
+        rows.extend(end);
         rows
+    }
+
+    /// The answer that is being typed, with its cursor in view.
+    fn words_rows(&self, width: usize, theme: &Theme, focused: bool) -> Vec<Line<'static>> {
+        let Some(words) = &self.words else { return Vec::new() };
+        let (before, after) = words.text().split_at(words.cursor());
+        let cursor = if focused { "▏" } else { "" };
+        let lay_out = |text: &str| -> Vec<Line<'static>> {
+            let text = plain(text);
+            let rows = text.split('\n').enumerate().flat_map(|(number, line)| {
+                let first = if number == 0 { "  › " } else { "    " };
+                let margin = Margin {
+                    first: vec![(first.to_owned(), theme.accent)],
+                    rest: vec![("    ".to_owned(), theme.accent)],
+                };
+                wrap::hard(&vec![(line.to_owned(), theme.text)], width, &margin)
+            });
+            rows.collect()
+        };
+        let at = lay_out(&format!("{before}{cursor}")).len() - 1;
+        let rows = lay_out(&format!("{before}{cursor}{after}"));
+        around(rows, at, WORDS_ROWS)
+    }
+}
+
+impl Body {
+    fn rows(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let margin = Margin::spaces(4);
+        let lines = |text: &str, style| -> Vec<Line<'static>> {
+            plain(text)
+                .lines()
+                .flat_map(|line| wrap::hard(&vec![(line.to_owned(), style)], width, &margin))
+                .collect()
+        };
+        match self {
+            Self::Text(text) => lines(text, theme.text),
+            Self::Command(text) => lines(text, theme.code),
+            Self::Edits(edits) => {
+                let mut rows = Vec::new();
+                for edit in edits {
+                    let (added, removed) = edit.counts();
+                    let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
+                    rows.push(Line::styled(wrap::fit(&text, width), theme.dim));
+                    // Who approves a change can read all of it.
+                    rows.extend(edit.rows(width, usize::MAX, theme));
+                }
+                rows
+            }
+        }
     }
 }

@@ -1,17 +1,34 @@
 //! Makes text safe to print: it cannot control the terminal.
 
+use std::borrow::Cow;
+
 /// Replaces control characters, except line breaks and tabs, with visible ones.
 pub fn plain(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => c,
             '\r' => '\n',
-            // This includes the marks that reverse text, which could disguise it.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-            c if c.is_control() => '\u{fffd}',
+            c if controls(c) => '\u{fffd}',
             c => c,
         })
         .collect()
+}
+
+/// Whether a terminal would obey this character instead of showing it. Marks that reverse text count: they could disguise it.
+fn controls(c: char) -> bool {
+    let reverses = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || reverses
+}
+
+/// Text in which every character is visible, as the last step before it is written to a terminal.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    match text.contains(controls) {
+        true => text.replace(controls, "\u{fffd}").into(),
+        false => text.into(),
+    }
 }
 
 /// The same on one line, with tabs as spaces.
@@ -60,6 +77,7 @@ mod tests {
             ("over\rwritten", "over\nwritten"),
             ("\u{9b}31m", "\u{fffd}31m"),
             ("a\u{202e}b", "a\u{fffd}b"),
+            ("a\u{61c}b", "a\u{fffd}b"),
         ] {
             assert_eq!(plain(text), expected, "{text:?}");
         }

@@ -12,8 +12,8 @@ use ahp::ahp_types::state::{ChatState, Message, ResponsePart, Turn, TurnState, U
 use ratatui_core::text::Line;
 
 use crate::theme::Theme;
-pub(crate) use entry::said_of_call;
 use entry::{Entry, EntryKind};
+pub(crate) use entry::{attachment_label, call_description};
 pub use entry::{failed_command, is_command};
 
 /// The most blocks whose rows are cached.
@@ -326,6 +326,7 @@ impl Transcript {
 
     /// Scrolls by this many rows, backwards if negative.
     pub(crate) fn scroll(&mut self, by: isize, chat: &ChatState, look: Look) {
+        self.follow(chat);
         // Several keys may be pressed between two frames.
         let Some(mut anchor) = self.anchor.or(self.top) else {
             return;
@@ -404,7 +405,8 @@ impl Transcript {
         let Some(turn) = Shown::at(chat, at.turn) else {
             return empty;
         };
-        let Some(view) = self.turns.get(at.turn) else {
+        // Another client may have rewound the conversation since this was read.
+        let Some(view) = self.turns.get(at.turn).filter(|view| view.id == turn.id) else {
             return empty;
         };
         let Some(entry) = view.entries.get(at.entry) else {
@@ -505,6 +507,7 @@ impl Transcript {
 
     /// Scrolls to the next block with these words, or to the previous one. False if there is none.
     pub(crate) fn search(&mut self, words: &str, back: bool, chat: &ChatState, look: Look) -> bool {
+        self.follow(chat);
         let words = words.to_lowercase();
         let Some(top) = self.top.filter(|_| !words.is_empty()) else {
             return false;
@@ -572,8 +575,8 @@ impl Transcript {
 
     /// Whether it is worth laying a block out to look for words in it.
     fn may_have(&self, at: Position, chat: &ChatState, words: &str) -> bool {
-        let entry = &self.turns[at.turn].entries[at.entry];
-        let text = Shown::at(chat, at.turn).and_then(|turn| entry.source(turn, at.block));
+        let entry = self.turns.get(at.turn).and_then(|turn| turn.entries.get(at.entry));
+        let text = Shown::at(chat, at.turn).and_then(|turn| entry?.source(turn, at.block));
         // Markdown's marks may be between the words that are searched for.
         text.is_none_or(|text| {
             text.to_lowercase()

@@ -31,7 +31,7 @@ const SECRET: &[&str] = &[
 ];
 
 /// Variables of a process. Without any said, those of this one.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(Option<Arc<BTreeMap<OsString, OsString>>>);
 
 impl Environment {
@@ -64,6 +64,13 @@ impl Environment {
         };
         let hidden = hidden();
         all.into_iter().filter(|(name, _)| !is_secret(name, &hidden)).collect()
+    }
+
+    /// The same without what looks like a credential of the person's: for programs that come from folders and serve a session.
+    pub fn without_credentials(&self) -> Vec<(OsString, OsString)> {
+        let mut variables = self.visible();
+        variables.retain(|(name, _)| !is_credential(name));
+        variables
     }
 
     /// The command gets these variables, and no others.
@@ -99,6 +106,25 @@ fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
         || (text.starts_with("LODGE_") && !HARMLESS.contains(&text.as_ref()))
 }
 
+/// How the names of variables end that hold credentials.
+const CREDENTIALS: [&str; 9] = [
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "API_KEY",
+    "APIKEY",
+    "ACCESS_KEY",
+    "PRIVATE_KEY",
+    "CREDENTIALS",
+];
+
+/// Whether a variable looks like a credential.
+fn is_credential(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    CREDENTIALS.iter().any(|end| name.ends_with(end))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +147,20 @@ mod tests {
         let all = Environment::of(names.map(|name| (name.into(), "value".into())));
         let seen: Vec<OsString> = all.visible().into_iter().map(|(name, _)| name).collect();
         assert_eq!(seen, ["LODGE_HOME", "LODGE_MODEL", "PATH"]);
+    }
+
+    #[test]
+    fn some_programs_see_no_credentials() {
+        let names = [
+            "PATH",
+            "GITHUB_TOKEN",
+            "gh_token",
+            "AWS_SECRET_ACCESS_KEY",
+            "DB_PASSWORD",
+            "TOKENS_PER_MINUTE",
+        ];
+        let all = Environment::of(names.map(|name| (name.into(), "value".into())));
+        let seen: Vec<OsString> = all.without_credentials().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(seen, ["PATH", "TOKENS_PER_MINUTE"]);
     }
 }

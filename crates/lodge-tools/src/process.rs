@@ -100,7 +100,8 @@ impl Start<'_> {
             }
             Variables::Of(environment) => inherit(&mut command, environment),
         }
-        command.env(mark, marked).env("PWD", self.cwd);
+        // With this, `cd` leads elsewhere than what it says.
+        command.env(mark, marked).env("PWD", self.cwd).env_remove("CDPATH");
         if let Some(temp) = self.temp {
             command.env("TMPDIR", temp);
         }

@@ -113,18 +113,15 @@ pub(crate) fn shell_of(command: &str, found: shell::Analysis) -> ShellPermission
     }
 }
 
-/// Writing to the input of a command that runs.
-pub(crate) fn shell_input(cx: &ToolCx, command: &str, input: &str) -> PermissionRequest {
-    let found = shell::analyse(command);
+/// Writing to the input of a command that runs. What it reads there may be code, so no rule about commands is enough for it.
+pub(crate) fn shell_input(call: &str, command: &str, input: &str) -> PermissionRequest {
+    let commands = shell::analyse(command).commands.into_iter();
     ShellPermission {
-        tool_call_id: Some(cx.call_id.to_string()),
+        tool_call_id: Some(call.to_owned()),
         full_command_text: input.to_owned(),
         intention: format!("Write to the input of: {command}"),
-        // A program that reads commands from its input runs more than its name says.
-        can_offer_session_approval: found.can_be_remembered(),
-        commands: found
-            .commands
-            .into_iter()
+        can_offer_session_approval: false,
+        commands: commands
             .map(|command| ShellCommand {
                 read_only: false,
                 ..command

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::{
     Database, Environment, Memories, Memory, ToolCx, ToolError, process,
@@ -38,6 +39,8 @@ pub struct SessionTools {
     launcher: Option<SandboxLauncher>,
     environment: Mutex<Environment>,
     shells: Mutex<Vec<Arc<Shell>>>,
+    /// Counts up when a command continues in the background, and when one of those ends.
+    background_changed: watch::Sender<u64>,
     pub(crate) next: AtomicU64,
     pub(crate) closed: AtomicBool,
     /// Whether programs other than shells may have been started.
@@ -83,6 +86,7 @@ impl SessionTools {
             environment: Mutex::default(),
             exclusions: Exclusions::default(),
             shells: Mutex::default(),
+            background_changed: watch::Sender::new(0),
             next: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             programs: AtomicBool::new(false),
@@ -254,18 +258,10 @@ impl SessionTools {
             (How::Jailed { .. }, _) => Some(Jail::open(&self.dir, &environment).map_err(failed)?.0),
             (How::Approved { .. }, _) => None,
         };
-        let sandboxed = self.launcher.as_ref().filter(|launcher| launcher.approved);
-        let launcher = match (&jail, sandboxed) {
-            (Some(jail), _) => jail.launcher.clone(),
-            (None, Some(launcher)) => launcher.prefix(&self.sandbox_spec(cx, launcher)),
-            (None, None) => Vec::new(),
+        let (launcher, temp) = match &jail {
+            Some(jail) => (jail.launcher.clone(), None),
+            None => self.sandbox(cx, self.requested_paths(&cx.call_id).unwrap_or_default()),
         };
-        // Nothing new can be made in a directory that the hidden home lies in.
-        let home = sandboxed
-            .and_then(|launcher| launcher.home.as_ref())
-            .filter(|_| jail.is_none());
-        let temp = home.filter(|home| home.starts_with(std::env::temp_dir()));
-        let temp = temp.map(|_| self.dir.join("temp"));
         let name = format!("{}.{number}", self.name);
         let start = process::Start {
             command,
@@ -304,8 +300,20 @@ impl SessionTools {
         Ok(shell)
     }
 
-    /// What a command of this call may write: the session's roots and what was asked for and allowed.
-    fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher) -> SandboxSpec {
+    /// What starts an approved command in its sandbox, and where it then puts temporary files, if not where everybody does.
+    pub(crate) fn sandbox(&self, cx: &ToolCx, approved: Vec<PathBuf>) -> (Vec<OsString>, Option<PathBuf>) {
+        let Some(launcher) = self.launcher.as_ref().filter(|launcher| launcher.approved) else {
+            return (Vec::new(), None);
+        };
+        // Nothing new can be made in a directory that the hidden home lies in.
+        let home = launcher.home.as_ref();
+        let temp = home.filter(|home| home.starts_with(std::env::temp_dir()));
+        let spec = self.sandbox_spec(cx, launcher, approved);
+        (launcher.prefix(&spec), temp.map(|_| self.dir.join("temp")))
+    }
+
+    /// What a command may write: the session's roots and what was asked for and allowed.
+    fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher, approved: Vec<PathBuf>) -> SandboxSpec {
         let mut write: Vec<PathBuf> = cx.roots.to_vec();
         // Of its own directory only these: the log beside them is not for commands.
         for dir in [self.dir.join("temp"), self.dir.join("files")] {
@@ -318,7 +326,7 @@ impl SessionTools {
         // Of directories in the home only those that the session works in; a home that is worked in stays hidden.
         let home = launcher.home.as_deref();
         own.retain(|place| home.is_some_and(|home| place.starts_with(home) && place != home));
-        launcher.writable(write, self.requested_paths(&cx.call_id).unwrap_or_default(), own)
+        launcher.writable(write, approved, own)
     }
 
     /// Whether a command runs that was left running.
@@ -333,6 +341,21 @@ impl SessionTools {
     pub fn background_shells(&self) -> Vec<BackgroundShell> {
         let shells = self.shells.lock();
         shells.iter().filter_map(|shell| shell.in_background()).collect()
+    }
+
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.background_changed.subscribe()
+    }
+
+    /// Notes that a command continues in the background.
+    pub(crate) fn continues_in_background(&self, shell: &Arc<Shell>) {
+        let (changed, shell) = (self.background_changed.clone(), shell.clone());
+        changed.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            shell.exited().await;
+            changed.send_modify(|count| *count += 1);
+        });
     }
 
     /// Ends such a command and all that it started. False when there is none, or it has ended.

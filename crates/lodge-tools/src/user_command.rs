@@ -1,23 +1,47 @@
-//! Commands that a person runs in a session (`!…`).
+//! Commands that run beside a session's shells: those that a person runs (`!…`), and those of an agent that Lodge hosts.
 
 use std::{
-    path::Path,
+    ffi::OsString,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
 
 use rustix::process::Signal;
 
-use crate::{OutputSink, SessionTools, ToolError, process, shells::Shell, spill::Collected};
+use crate::{OutputSink, SessionTools, ToolCx, ToolError, process, request, shells::Shell, spill::Collected};
 
-/// A command that a person runs. Nobody is asked and no sandbox holds it: the person could as well type it elsewhere.
+/// A command that runs until it ends, or the session does.
 pub struct UserCommand(Arc<Shell>);
 
 impl SessionTools {
-    /// Starts a command for a person. It ends with the session, like everything that the session started.
+    /// Starts a command for a person. Nobody is asked and no sandbox holds it: the person could as well type it elsewhere.
     pub fn run_for_user(
         &self,
         command: &str,
         cwd: &Path,
+        max_output_bytes: usize,
+        out: OutputSink,
+    ) -> Result<UserCommand, ToolError> {
+        self.run_beside(command, cwd, (Vec::new(), None), max_output_bytes, out)
+    }
+
+    /// Starts a command that was approved for a hosted agent, in the sandbox of approved commands.
+    pub fn run_approved(
+        &self,
+        cx: &ToolCx,
+        command: &str,
+        max_output_bytes: usize,
+        out: OutputSink,
+    ) -> Result<UserCommand, ToolError> {
+        let (_, places) = request::shell(cx, command, "");
+        self.run_beside(command, &cx.cwd, self.sandbox(cx, places), max_output_bytes, out)
+    }
+
+    fn run_beside(
+        &self,
+        command: &str,
+        cwd: &Path,
+        (launcher, temp): (Vec<OsString>, Option<PathBuf>),
         max_output_bytes: usize,
         out: OutputSink,
     ) -> Result<UserCommand, ToolError> {
@@ -28,9 +52,9 @@ impl SessionTools {
             cwd,
             name: &name,
             stdin: false,
-            launcher: &[],
+            launcher: &launcher,
             variables: process::Variables::Of(&environment),
-            temp: None,
+            temp: temp.as_deref(),
         };
         let spawned = start
             .spawn()

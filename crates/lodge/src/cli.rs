@@ -6,6 +6,8 @@ use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand, ValueEnum, erro
 use lodge_door::Role;
 use lodge_host::SyncPolicy;
 
+use crate::view::Format;
+
 /// Run AI agent sessions, and watch and steer them from many clients.
 ///
 /// In a terminal, `lodge` opens a conversation. It joins the running host, or starts one in the background. Without a terminal,
@@ -36,10 +38,10 @@ pub(crate) struct ChatOptions {
     /// Open the conversation of a session: its id, the beginning of it, or the last one
     #[arg(long, value_name = "ID|last", num_args = 0..=1, default_missing_value = "last")]
     pub(crate) resume: Option<String>,
-    /// Open the last conversation of this directory, also with a message
+    /// Continue the last session of this directory; a message is sent to it
     #[arg(long = "continue", conflicts_with = "resume")]
     pub(crate) last: bool,
-    /// Open a new conversation
+    /// Start a new session
     #[arg(long, conflicts_with_all = ["resume", "last"])]
     pub(crate) new: bool,
     /// The model for the first message (see `lodge models`)
@@ -51,19 +53,19 @@ pub(crate) struct ChatOptions {
 }
 
 impl ChatOptions {
-    /// Whether any of them is given: then a conversation is meant.
+    /// Whether any option was given, which selects `chat`.
     pub(crate) fn are_given(&self) -> bool {
         self.resume.is_some() || self.last || self.new || self.model.is_some() || self.approve.is_some()
     }
 
-    /// These, and what others say beside them.
-    pub(crate) fn or(self, others: Self) -> Self {
+    /// Fills unset options from `other`.
+    pub(crate) fn or(self, other: Self) -> Self {
         Self {
-            resume: self.resume.or(others.resume),
-            last: self.last || others.last,
-            new: self.new || others.new,
-            model: self.model.or(others.model),
-            approve: self.approve.or(others.approve),
+            resume: self.resume.or(other.resume),
+            last: self.last || other.last,
+            new: self.new || other.new,
+            model: self.model.or(other.model),
+            approve: self.approve.or(other.approve),
         }
     }
 }
@@ -522,6 +524,9 @@ pub(crate) struct RunArgs {
     /// Print every event as a line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// What to print
+    #[arg(long, value_enum, default_value_t, conflicts_with = "json")]
+    pub(crate) output_format: OutputFormat,
     /// Continue a session: its id, the beginning of its id, or `last`
     #[arg(long, value_name = "ID|last")]
     pub(crate) resume: Option<String>,
@@ -543,6 +548,26 @@ pub(crate) struct RunArgs {
     /// Run everything without approval during this run; the same as `--approve all`
     #[arg(long, conflicts_with = "approve")]
     pub(crate) yolo: bool,
+}
+
+impl RunArgs {
+    /// What is printed of the turn.
+    pub(crate) fn format(&self) -> Format {
+        match self.output_format {
+            _ if self.json => Format::Events,
+            OutputFormat::Text => Format::Text,
+            OutputFormat::Json => Format::Json,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The turn for people, or just the answer if the output is redirected
+    #[default]
+    Text,
+    /// One JSON object at the end: session, result, exit code, usage, duration
+    Json,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -243,7 +243,10 @@ fn protection(page: &mut Page, home: &Path) {
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     match RuleSet::load(home, &cwd, Policy::default()) {
-        Ok(_) => page.good("the permission rules are valid; what they do not cover needs your approval"),
+        Ok(rules) => {
+            page.good("the permission rules are valid; what they do not cover needs your approval");
+            rules.notes().iter().for_each(|note| page.hint(note));
+        }
         Err(error) => page.bad(format!("the permission rules cannot be used: {error}")),
     }
 }

@@ -233,6 +233,14 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
     }
 }
 
+/// Runs a command that reads a session in the running host. Nothing if none runs that could.
+pub(crate) async fn read(home: &Path) -> Result<Option<ExitCode>> {
+    match connect(home, &Hello::new(String::new())).await {
+        Ok(Some(stream)) => watch(stream).await.map(Some),
+        Ok(None) | Err(_) => Ok(None),
+    }
+}
+
 /// Has the running host read its models again. False if none runs.
 pub(crate) async fn reload(home: &Path) -> Result<bool> {
     let hello = Hello {

@@ -43,7 +43,15 @@ pub(crate) fn is_for_host(command: &Command) -> bool {
     )
 }
 
-/// Runs a command that [`is_for_host`].
+/// Whether a command reads what the running host may have more of than the home.
+fn may_be_for_host(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Sessions(SessionsCommand::Show { .. } | SessionsCommand::Export { .. })
+    )
+}
+
+/// Runs a command that [`is_for_host`], or may be.
 pub(crate) async fn execute(host: &Host, command: Command, input: &str, console: &mut Console) -> Result<u8> {
     match command {
         Command::Run(args) => run::run(host, args, input, console).await,
@@ -62,6 +70,9 @@ pub(crate) async fn execute(host: &Host, command: Command, input: &str, console:
                 (false, false) => Some(messages.to_string()),
             };
             history::rewind(host, &id, input, console).await
+        }
+        Command::Sessions(command @ (SessionsCommand::Show { .. } | SessionsCommand::Export { .. })) => {
+            sessions::read_kept(host, &command, &mut console.out).await
         }
         Command::Sessions(SessionsCommand::Prune(args)) => prune::prune(host, &args, console).await,
         Command::Sessions(SessionsCommand::Delete { ids, yes }) => sessions::delete(host, &ids, yes, console).await,
@@ -209,7 +220,7 @@ impl LocalClients {
                 };
                 LocalRequest::Editor(Arc::new(reload))
             }
-            Some(mut command) if is_for_host(&command) => {
+            Some(mut command) if is_for_host(&command) || may_be_for_host(&command) => {
                 if let (Some(named), Some(session)) = (session_of(&mut command), &hello.session) {
                     named.clone_from(session);
                 }

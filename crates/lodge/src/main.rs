@@ -28,6 +28,7 @@ mod run;
 mod serve;
 mod service;
 mod sessions;
+mod settings_file;
 mod setup;
 mod setup_command;
 mod trust;
@@ -177,7 +178,14 @@ fn dispatch(cli: Cli, for_host: bool) -> Result<ExitCode> {
         Some(Command::Restore(args)) => backup::restore(&home?, &args),
         Some(Command::Export { id, format, output }) => history::export(&home?, &id, format, output.as_deref()),
         Some(Command::Run(_) | Command::Reload | Command::Import { .. }) => unreachable!("they are for a host"),
-        Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
+        Some(Command::Sessions(command)) => {
+            let home = home?;
+            let by_host = match sessions::is_elsewhere(&home, &command) {
+                true => block_on(join::read(&home))?,
+                false => None,
+            };
+            by_host.map_or_else(|| sessions::sessions(&home, command), Ok)
+        }
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => block_on(serve::models(&home?)),
         Some(Command::Trust { folder, show, remove }) => trust::run(&home?, folder.as_deref(), show, remove),

@@ -19,14 +19,14 @@ use crate::{
     cli::{ApprovalArg, ModeArg, RunArgs},
     console::{Console, Heard},
     question::Asker,
-    view::View,
+    view::{Format, View},
 };
 
 /// More than a terminal can lag behind before it is disconnected. A local terminal reads from memory and never does.
 const QUEUE_BYTES: usize = 64 << 20;
 
 /// How a run ended, as its exit code tells.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Finished = 0,
     Failed = 1,
@@ -75,7 +75,8 @@ impl From<ApprovalArg> for Approval {
 /// Sends the message and shows the turn.
 async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, session: &Session) -> Result<u8> {
     let text = prompt(&args.prompt, input);
-    let interactive = !args.json && console.terminal.has_person();
+    let format = args.format();
+    let interactive = format == Format::Text && console.terminal.has_person();
     let client = ClientSpec {
         name: "lodge run".into(),
         can: Capabilities {
@@ -97,8 +98,8 @@ async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, s
         .theme
         .scheme()
         .unwrap_or(console.terminal.scheme);
-    let mut view = View::new(args.json, scheme, &session.settings().cwd, console);
-    if args.json && args.resume.is_none() {
+    let mut view = View::new(format, scheme, &session.settings().cwd, console);
+    if format == Format::Events && args.resume.is_none() {
         for event in history.events() {
             view.show(&event?)?;
         }
@@ -110,6 +111,9 @@ async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, s
     if let Some(answer) = session.say(prompt).await? {
         // The command is already finished: no turn follows.
         view.answer(&answer)?;
+        if format == Format::Json {
+            view.finish(session.id(), Exit::Finished)?;
+        }
         return Ok(Exit::Finished as u8);
     }
     let mut asker = Asker::new(interactive);
@@ -180,7 +184,7 @@ async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, s
             },
         }
     }
-    if args.json && session.clients() <= 1 {
+    if format == Format::Events && session.clients() <= 1 {
         // No other client has it open, so it ends here, and `--json` is complete.
         host.close(session.id()).await;
         while let Some(batch) = events.next_batch().await {
@@ -189,7 +193,7 @@ async fn turn(host: &Host, args: &RunArgs, input: &str, console: &mut Console, s
             }
         }
     }
-    view.finish(session.id(), exit == Exit::Finished)?;
+    view.finish(session.id(), exit)?;
     view.flush().await?;
     Ok(exit as u8)
 }

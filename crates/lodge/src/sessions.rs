@@ -8,9 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_events::{BrokenOff, Payload};
+use lodge_events::{BrokenOff, Event, Payload};
 use lodge_host::{Home, HomeOptions, Host, ListFilter, Progress, SessionSummary, can_put_back};
-use lodge_log::{Damage, Findings, Position, Store};
+use lodge_log::{Damage, EventReader, Findings, LogError, Position, Store};
 
 use crate::{
     cli::{CheckArgs, SessionsCommand},
@@ -49,9 +49,9 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
             };
             list(&home, &filter, json, &mut out)
         }
-        SessionsCommand::Show { id } => show(&home, &find(&home, &id)?, &mut out),
+        SessionsCommand::Show { id } => show(read(&home, &find(&home, &id)?)?.events(), &mut out),
         SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
-        SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
+        SessionsCommand::Export { id } => export(read(&home, &find(&home, &id)?)?.events(), &mut out),
         SessionsCommand::Delete { .. }
         | SessionsCommand::Fork { .. }
         | SessionsCommand::Prune(_)
@@ -164,9 +164,43 @@ fn one_line(text: &str, longest: usize) -> String {
     shorten(&plain(text).replace('\n', " "), longest)
 }
 
-fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
+/// Whether a command reads a session of which the running host may have more than this home.
+pub(crate) fn is_elsewhere(home: &Path, command: &SessionsCommand) -> bool {
+    let (SessionsCommand::Show { id } | SessionsCommand::Export { id }) = command else {
+        return false;
+    };
+    let Ok(home) = Home::open_unlocked_read_only(home) else {
+        return false;
+    };
+    let files = home.sessions();
+    let is_whole = |id: String| files.exists(&id).unwrap_or(false) && !files.is_copy(&id).unwrap_or(false);
+    !find(&home, id).is_ok_and(is_whole)
+}
+
+/// Shows or exports a session that is kept for several hosts, as it is there, wherever it is in use.
+pub(crate) async fn read_kept(host: &Host, command: &SessionsCommand, out: &mut impl Write) -> Result<u8> {
+    let (SessionsCommand::Show { id } | SessionsCommand::Export { id }) = command else {
+        bail!("This command does not read a session.");
+    };
+    let id = find_for(host, id)?;
+    let events: Box<dyn Iterator<Item = Result<Event, LogError>> + Send> = match host.read_kept(&id).await? {
+        Some(events) => Box::new(events.into_iter().map(Ok)),
+        None => Box::new(read(host.home(), &id)?.events()),
+    };
+    match command {
+        SessionsCommand::Show { .. } => show(events, out)?,
+        _ => export(events, out)?,
+    }
+    Ok(0)
+}
+
+fn read(home: &Home, id: &str) -> Result<EventReader> {
+    Ok(home.sessions().read(id, Position::START, Position::END)?)
+}
+
+fn show(events: impl Iterator<Item = Result<Event, LogError>>, out: &mut impl Write) -> Result<()> {
     let mut broken = BrokenOff::default();
-    for event in home.sessions().read(id, Position::START, Position::END)?.events() {
+    for event in events {
         let event = event?;
         if event.agent_id().is_none()
             && let Some(text) = broken.before(event.payload())
@@ -222,8 +256,8 @@ fn search(home: &Home, text: &str, limit: usize, out: &mut impl Write) -> Result
     Ok(())
 }
 
-fn export(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
-    for event in home.sessions().read(id, Position::START, Position::END)?.events() {
+fn export(events: impl Iterator<Item = Result<Event, LogError>>, out: &mut impl Write) -> Result<()> {
+    for event in events {
         crate::run::print_event(out, &event?)?;
     }
     Ok(())

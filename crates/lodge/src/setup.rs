@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use lodge_external::{AgentEntry, Program};
 use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, Keeper, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, Model, ModelsConfig};
-use lodge_terminal::Scheme;
+use lodge_terminal::{Keymap, Scheme};
 use lodge_tools::{
     Environment,
     sandbox::{self, SandboxLauncher},
@@ -78,6 +78,8 @@ pub(crate) struct TerminalSettings {
     pub(crate) mouse: bool,
     /// Whether the editor has the keys of vi.
     pub(crate) vim: bool,
+    /// What keys do, where a person changed it.
+    pub(crate) keys: Keymap,
 }
 
 impl Default for TerminalSettings {
@@ -86,6 +88,7 @@ impl Default for TerminalSettings {
             theme: ThemeSetting::default(),
             mouse: true,
             vim: false,
+            keys: Keymap::default(),
         }
     }
 }

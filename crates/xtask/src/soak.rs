@@ -65,8 +65,8 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
 
 /// The soaks that need NATS servers.
 const ON_SERVERS: [&str; 2] = ["fleet", "hosts"];
-/// What all of them counted, below the target directory.
-const TALLY: &str = "soak-tally.txt";
+/// What all of them counted, in the repository.
+const TALLY: &str = "tests/soak-tally.txt";
 /// A run keeps so many lines that say what was counted, beside the results of its tests.
 const COUNTED: usize = 12;
 
@@ -145,7 +145,7 @@ fn tallied(name: &str, rounds: &str, soak: &mut Command) -> Result<()> {
         commit.trim(),
         counted.join("; ")
     );
-    let file = sh::target().join(TALLY);
+    let file = sh::root().join(TALLY);
     let mut tally = OpenOptions::new().append(true).create(true).open(&file)?;
     tally.write_all(line.as_bytes())?;
     println!("added to {}: {}", file.display(), line.trim());

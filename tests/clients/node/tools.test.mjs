@@ -64,7 +64,7 @@ test("with no permission handler a tool is denied and the model is told", async 
   await assert.rejects(readFile(join(work, "x.txt")));
 });
 
-test("an approval for the session is not asked for again", async ({ start }) => {
+test("an approval for the session is not asked for again, and covers no other command", async ({ start }) => {
   let asked = 0;
   const { session: chat } = await session(start(), {
     onPermissionRequest: (request) => {
@@ -73,8 +73,10 @@ test("an approval for the session is not asked for again", async ({ start }) => 
     },
   });
   await ask(chat, 'call bash {"command":"touch a"}');
-  await ask(chat, 'call bash {"command":"touch b"}');
+  await ask(chat, 'call bash {"command":"touch a"}');
   assert.equal(asked, 1);
+  await ask(chat, 'call bash {"command":"touch b"}');
+  assert.equal(asked, 2);
 });
 
 test("create, view, edit, grep and glob work in the working directory", async ({ start, work }) => {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    COMMAND_SOURCE, Delivery, FileOperation, LodgeDirectories, LodgeNamed, MessageLane, PendingMessagesModified,
-    RemovalReason, SessionInfo, SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
+    COMMAND_SOURCE, Delivery, FileOperation, LodgeDirectories, MessageLane, PendingMessagesModified, RemovalReason,
+    SessionInfo, SessionModelChange, SessionPlanChanged, UserMessage,
 };
 use lodge_external::Program;
 use uuid::Uuid;
@@ -19,22 +19,25 @@ use crate::{
 };
 
 impl Actor {
-    pub(super) fn configure(&mut self, change: Change) -> Result<(), AgentError> {
+    /// Changes a setting. Where clients see the change as an event, that is the event with this id.
+    pub(super) fn configure(&mut self, change: Change, id: Uuid) -> Result<(), AgentError> {
         let recorder = &self.shared.recorder;
         match change {
             Change::ReasoningEffort(effort) => {
+                let _one = self.shared.settings.one_at_a_time();
                 let (model, previous) = {
-                    let mut settings = self.shared.settings.lock();
-                    let previous = std::mem::replace(&mut settings.reasoning_effort, effort.clone());
-                    (settings.model.info().id.clone(), previous)
+                    let settings = self.shared.settings.lock();
+                    (settings.model.info().id.clone(), settings.reasoning_effort.clone())
                 };
-                recorder.record(SessionModelChange {
+                let changed = SessionModelChange {
                     previous_model: Some(model.clone()),
                     new_model: model,
                     previous_reasoning_effort: previous,
-                    reasoning_effort: effort,
+                    reasoning_effort: effort.clone(),
                     ..SessionModelChange::default()
-                })?;
+                };
+                recorder.record_as(id, changed)?;
+                self.shared.settings.lock().reasoning_effort = effort;
             }
             Change::AutoTier { tier, at_once: true } => self.shared.settings.lock().auto = AutoChoice::of(tier),
             Change::AutoTier { tier, at_once: false } => {
@@ -42,26 +45,12 @@ impl Actor {
                 auto.pending = (auto.tier != tier).then_some(tier);
             }
             Change::Limit(limit) => self.shared.set_limit(limit)?,
-            Change::Mode(mode) => self.shared.set_mode(mode)?,
-            Change::Name { automatic: true, .. } if self.shared.is_named_by_person() => {}
-            Change::Name { name, automatic } => {
-                let named = LodgeNamed {
-                    name: name.clone(),
-                    automatic: automatic.then_some(true),
-                };
-                if !recorder.facts(|facts| facts.about.named.as_ref() == Some(&named)) {
-                    recorder.record(named)?;
-                }
-                self.shared.settings.lock().name.clone_from(&name);
-                let title = name;
-                if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
-                    recorder.record(SessionTitleChanged { title })?;
-                }
-            }
+            Change::Mode(mode) => self.shared.set_mode_as(id, mode)?,
+            Change::Name { name, automatic } => self.shared.set_name(id, name, automatic)?,
             Change::Cwd(cwd) => self.change_cwd(cwd)?,
             Change::Tools(tools) => self.shared.settings.lock().tools = tools,
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
-            Change::Approval(approval) => self.shared.set_approval(approval)?,
+            Change::Approval(approval) => self.shared.set_approval(id, approval)?,
             Change::AskByForm(by_form) => self.shared.settings.lock().ask_by_form = by_form,
             Change::LargeOutput { bytes, dir } => {
                 let dir = {
@@ -114,10 +103,10 @@ impl Actor {
                 cwd.display()
             )));
         }
-        self.shared.settings.lock().cwd.clone_from(&cwd);
+        self.shared.recorder.record(GitContext::of(&cwd).changed(&cwd))?;
+        self.shared.settings.lock().cwd = cwd;
         *self.shared.custom.lock() = Loaded::default();
         self.skills_told = false;
-        self.shared.recorder.record(GitContext::of(&cwd).changed(&cwd))?;
         Ok(())
     }
 
@@ -190,7 +179,7 @@ impl Actor {
                 // A stable sort: messages that are not named keep their order behind the others.
                 sorted.sort_by_key(|id| order.iter().position(|named| named == id).unwrap_or(usize::MAX));
                 if sorted != ids(&waiting) {
-                    queue.put_first(recorder, MessageLane::Next, sorted)?;
+                    queue.put_first(Uuid::new_v4(), recorder, MessageLane::Next, sorted)?;
                 }
                 0
             }
@@ -202,7 +191,7 @@ impl Actor {
             QueueChange::Steer(id) => match find(&id).filter(|found| turn_runs && found.item.command.is_none()) {
                 Some(_) => {
                     let order = ids(&steering).into_iter().chain([id]).collect();
-                    queue.put_first(recorder, MessageLane::Steer, order)?;
+                    queue.put_first(Uuid::new_v4(), recorder, MessageLane::Steer, order)?;
                     1
                 }
                 None => 0,

@@ -1,13 +1,18 @@
 //! Background work (sub-agents and shells), as people and apps control it.
 
+use std::sync::Arc;
+
+use lodge_models::ResponseFormat;
 use lodge_tools::BackgroundShell;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::Agent;
 use crate::{
     AgentError,
     actor::Command,
     settings::Prompt,
-    subagents::{Spawn, TaskInfo, TaskStatus},
+    subagents::{Spawn, Task, TaskInfo, TaskStatus},
 };
 
 /// A sub-agent that a client wants started.
@@ -23,6 +28,65 @@ pub struct NewTask {
     pub description: Option<String>,
     /// Another model than the session's.
     pub model: Option<String>,
+    /// Effort to reason with.
+    pub effort: Option<String>,
+    /// The form that its answer must have.
+    pub response_format: Option<Arc<ResponseFormat>>,
+}
+
+/// A sub-agent that works for a factory run. Dropping it stops the agent.
+pub struct FactoryAgent(Arc<Task>);
+
+/// How a sub-agent ended.
+#[derive(Debug, Clone)]
+pub struct AgentEnd {
+    /// Its state.
+    pub status: TaskStatus,
+    /// Its answer, or the reason why there is none.
+    pub result: String,
+    /// What its model calls cost, in the provider's unit.
+    pub cost: f64,
+    /// How long it ran, in milliseconds.
+    pub active_ms: u64,
+}
+
+impl FactoryAgent {
+    /// Its id in events.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The tool call that its events belong to.
+    pub fn tool_call_id(&self) -> &str {
+        &self.0.tool_call_id
+    }
+
+    /// Its model.
+    pub fn model(&self) -> &str {
+        &self.0.model
+    }
+
+    /// Asks it to stop.
+    pub fn stop(&self) {
+        self.0.cancel.cancel();
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) -> AgentEnd {
+        let state = self.0.ended().await;
+        AgentEnd {
+            status: state.status,
+            result: state.result,
+            cost: state.cost,
+            active_ms: state.took.unwrap_or_default().as_millis() as u64,
+        }
+    }
+}
+
+impl Drop for FactoryAgent {
+    fn drop(&mut self) {
+        self.0.cancel.cancel();
+    }
 }
 
 impl Agent {
@@ -36,8 +100,22 @@ impl Agent {
         self.shared.tool_state.background_shells()
     }
 
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.shared.tool_state.background_changed()
+    }
+
     /// Starts a sub-agent in the background. Answers with its id.
     pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
+        Ok(self.spawn_task(new, None).await?.id.to_string())
+    }
+
+    /// Starts a sub-agent for a factory run. The conversation hears nothing of its answer.
+    pub async fn start_factory_agent(&self, new: NewTask, run_id: &str) -> Result<FactoryAgent, AgentError> {
+        Ok(FactoryAgent(self.spawn_task(new, Some(run_id.to_owned())).await?))
+    }
+
+    async fn spawn_task(&self, new: NewTask, factory_run: Option<String>) -> Result<Arc<Task>, AgentError> {
         self.ask(Command::Load).await?;
         let definition = self.shared.startable(&new.agent_type).map_err(AgentError::Refused)?;
         if let Some(model) = &new.model {
@@ -48,14 +126,15 @@ impl Agent {
             name: new.name,
             prompt: new.prompt,
             model: new.model,
-            effort: None,
+            effort: new.effort,
             tool_call_id: None,
-            background: true,
-            cancel: Default::default(),
+            background: factory_run.is_none(),
+            cancel: CancellationToken::new(),
+            response_format: new.response_format,
+            factory_run,
             definition,
         };
-        let task = self.shared.spawn_agent(spawn).await.map_err(AgentError::Refused)?;
-        Ok(task.id.to_string())
+        self.shared.spawn_agent(spawn).await.map_err(AgentError::Refused)
     }
 
     /// Stops a sub-agent, or a command in the background. False when it does not run.

@@ -3,6 +3,7 @@
 use lodge_events::{ApprovalMode, LodgeApproval, LodgeRules, PermissionMode, RuleEffect, SessionRule};
 use lodge_log::LogError;
 use lodge_tools::rules::{Access, Effect, Rule, RuleSubject};
+use uuid::Uuid;
 
 use super::Permissions;
 use crate::{session::Shared, settings::Approval};
@@ -19,25 +20,36 @@ impl Shared {
     /// Changes what is asked before tools run, for all of the session's agents. What cannot be recorded does not hold,
     /// unless it is stricter than what held before.
     pub(crate) fn change_approval(&self, approval: Approval) -> Result<(), LogError> {
+        self.change_approval_as(Uuid::new_v4(), approval)
+    }
+
+    /// Like [`Shared::change_approval`], by an event with this id.
+    pub(crate) fn change_approval_as(&self, id: Uuid, approval: Approval) -> Result<(), LogError> {
         let root = self.root();
         self.permissions.for_runs.end_all();
-        let before = std::mem::replace(&mut root.settings.lock().approval, approval);
-        if before == approval {
-            return Ok(());
-        }
-        let recorded = root.recorder.record(LodgeApproval { mode: approval.into() });
-        if recorded.is_err() && approval.freedom() > before.freedom() {
-            root.settings.lock().approval = before;
-        }
-        recorded?;
-        let (previous, now) = (mode_of(before), mode_of(approval));
-        if previous != now {
-            root.recorder.record(lodge_events::SessionPermissionsChanged {
-                previous_mode: Some(previous),
-                mode: Some(now),
-                ..Default::default()
-            })?;
-        }
+        let record = |before: &Approval| {
+            root.recorder.record_as(id, LodgeApproval { mode: approval.into() })?;
+            let (previous, now) = (mode_of(*before), mode_of(approval));
+            if previous != now {
+                // It only tells clients what the event before it says.
+                root.recorder.note(lodge_events::SessionPermissionsChanged {
+                    previous_mode: Some(previous),
+                    mode: Some(now),
+                    ..Default::default()
+                });
+            }
+            Ok::<_, LogError>(())
+        };
+        let is_stricter = |before: &Approval| approval.freedom() <= before.freedom();
+        let recorded = || root.recorder.facts(|facts| facts.approval.as_ref().map(Approval::from));
+        let is_recorded = || recorded().unwrap_or_default() == approval;
+        root.settings.change_recorded(
+            |settings| &mut settings.approval,
+            approval,
+            is_recorded,
+            is_stricter,
+            record,
+        )?;
         Ok(())
     }
 

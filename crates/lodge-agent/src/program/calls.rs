@@ -2,14 +2,15 @@
 
 use std::{
     collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
     time::{Duration, Instant},
 };
 
 use lodge_events::{
-    Payload, PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionProgress,
-    ToolExecutionStart, ToolRequest, ToolResult,
+    ContentBlock, Payload, PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult,
+    ToolExecutionProgress, ToolExecutionStart, ToolRequest, ToolResult,
 };
-use lodge_external::{CallContent, CallUpdate};
+use lodge_external::{CallContent, CallUpdate, words};
 use lodge_log::LogError;
 use lodge_tools::{MAX_STREAMED, NO_LONGER_SHOWN};
 use serde_json::Value;
@@ -21,7 +22,7 @@ use super::{
     described::{Action, Recorded},
     terminals::{MOST_TERMINALS, Terminals},
 };
-use crate::{redact::Held, tool_call, turn::Stop};
+use crate::{mcp_call::block, redact::Held, tool_call, turn::Stop};
 
 /// So much may be known of all calls of a turn.
 const MOST_BYTES: usize = 64 << 20;
@@ -63,8 +64,8 @@ pub(super) struct Call {
     started: bool,
     /// Whether it has texts that were not looked at.
     has_news: bool,
-    /// What of its texts is told.
-    told: usize,
+    /// What of its texts is told: how much, and its digest.
+    told: (usize, u64),
     /// The commands that it refers to, and how much of the output of each is told.
     terminals: Vec<(String, usize)>,
     /// What is told in all, in bytes, and what of it waits.
@@ -83,7 +84,7 @@ impl Call {
             approved: Vec::new(),
             started: false,
             has_news: false,
-            told: 0,
+            told: (0, digest("")),
             terminals: Vec::new(),
             watched: 0,
             held: Held::default(),
@@ -113,21 +114,49 @@ impl Call {
 
     fn texts(&self) -> String {
         let texts = self.known.content.iter().flatten().filter_map(|content| match content {
-            CallContent::Content { content, .. } => content["text"].as_str(),
+            CallContent::Content { content, .. } => words(content),
             _ => None,
         });
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// What it brought since this was asked last, as far as that only grew.
+    /// What it brought besides text, with the text around it, as far as it can be shown; and what is left out, in words.
+    fn blocks(&self) -> (Vec<ContentBlock>, String) {
+        let (mut blocks, mut left_out, mut room) = (Vec::new(), String::new(), LONGEST_SHOWN);
+        for content in self.known.content.iter().flatten() {
+            let CallContent::Content { content, .. } = content else {
+                continue;
+            };
+            let Some(block) = block(content) else { continue };
+            let size = content.to_string().len();
+            match (room.checked_sub(size), block) {
+                (Some(rest), block) => {
+                    room = rest;
+                    blocks.push(block);
+                }
+                // What it says is in the text.
+                (None, ContentBlock::Text(_)) => {}
+                (None, block) => left_out.push_str(&format!("\n({} of {size} bytes is left out here.)", block.tag())),
+            }
+        }
+        if blocks.iter().all(|block| matches!(block, ContentBlock::Text(_))) {
+            blocks.clear();
+        }
+        (blocks, left_out)
+    }
+
+    /// What it brought since this was asked last. What takes the place of something else begins on a line of its own.
     fn news(&mut self, terminals: &Terminals) -> String {
         let mut news = String::new();
         if std::mem::take(&mut self.has_news) {
             let texts = self.texts();
-            if let Some(new) = texts.get(self.told..) {
-                news.push_str(new);
-                self.told = texts.len();
+            let (told, known) = self.told;
+            let more = texts.get(..told).filter(|before| digest(before) == known);
+            match more {
+                Some(_) => news.push_str(&texts[told..]),
+                None => news.extend(["\n", &texts]),
             }
+            self.told = (texts.len(), digest(&texts));
         }
         for (id, told) in &mut self.terminals {
             if let Some((new, now)) = terminals.since(id, *told) {
@@ -145,11 +174,22 @@ impl Call {
         said.into_iter().chain(printed).collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether the log has it.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded.is_some()
+    }
+
     /// Takes something away that was allowed for it, if it was.
     pub(super) fn use_up(&mut self, what: &Approved) -> bool {
         let at = self.approved.iter().position(|allowed| allowed == what);
         at.map(|at| self.approved.swap_remove(at)).is_some()
     }
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The end of a result that is longer than anything people are shown.
@@ -172,6 +212,7 @@ impl<'a> Work<'a> {
             id,
             name,
             message: Uuid::nil(),
+            model: None,
             turn_id: TURN_ID,
             mcp: None,
         }
@@ -393,7 +434,12 @@ impl<'a> Work<'a> {
                 Some(other) => other.to_string(),
             };
         }
-        let content = shortened(content);
+        let (mut blocks, left_out) = call.blocks();
+        if !call.terminals.is_empty() {
+            // What commands printed stands in the text alone.
+            blocks.retain(|block| !matches!(block, ContentBlock::Text(_)));
+        }
+        let content = shortened(content + &left_out);
         let until = Instant::now() + PATIENCE;
         let changes = call.known.changes();
         let changes = changes.map(|(path, old, new)| lodge_tools::difference(path, old, new, until));
@@ -408,6 +454,7 @@ impl<'a> Work<'a> {
             result: success.then(|| ToolResult {
                 content: content.clone(),
                 detailed_content: (!changes.is_empty()).then_some(changes),
+                contents: (!blocks.is_empty()).then_some(blocks),
                 ..ToolResult::default()
             }),
             error: (!success).then(|| ToolError {

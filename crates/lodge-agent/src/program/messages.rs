@@ -17,6 +17,8 @@ const LONGEST_TEXT: usize = 8 << 20;
 /// Thoughts that stream.
 pub(super) struct Thoughts {
     id: String,
+    /// The program's own id of them.
+    said_as: Option<String>,
     text: String,
     held: Held,
 }
@@ -25,6 +27,7 @@ impl Default for Thoughts {
     fn default() -> Self {
         Self {
             id: Uuid::new_v4().to_string(),
+            said_as: None,
             text: String::new(),
             held: Held::default(),
         }
@@ -34,6 +37,8 @@ impl Default for Thoughts {
 /// An answer that streams.
 pub(super) struct Answer {
     pub(super) partial: Partial,
+    /// The program's own id of it.
+    said_as: Option<String>,
     text: String,
     held: Held,
 }
@@ -42,18 +47,30 @@ impl Default for Answer {
     fn default() -> Self {
         Self {
             partial: Partial::new(Uuid::new_v4().to_string(), String::new()),
+            said_as: None,
             text: String::new(),
             held: Held::default(),
         }
     }
 }
 
+/// Whether a text of this id is another message than the one that was said as the known id. Only some programs give ids.
+fn is_another(known: &mut Option<String>, id: Option<String>) -> bool {
+    let Some(id) = id else { return false };
+    let before = known.replace(id);
+    before.is_some() && before != *known
+}
+
 impl Work<'_> {
-    pub(super) fn text(&mut self, text: String) -> Result<(), Stop> {
+    pub(super) fn text(&mut self, text: String, id: Option<String>) -> Result<(), Stop> {
         if text.is_empty() {
             return Ok(());
         }
         self.end_thoughts();
+        if is_another(&mut self.answer.said_as, id.clone()) {
+            self.record_message(None)?;
+            self.answer.said_as = id;
+        }
         let recorder = &self.turn.shared.recorder;
         if self.answer.text.is_empty() {
             recorder.note(AssistantMessageStart {
@@ -80,7 +97,18 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn thought(&mut self, text: String) -> Result<(), Stop> {
+    pub(super) fn thought(&mut self, text: String, id: Option<String>) -> Result<(), Stop> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        // What was said before it comes before it.
+        if !self.answer.text.is_empty() {
+            self.record_message(None)?;
+        }
+        if is_another(&mut self.thoughts.said_as, id.clone()) {
+            self.end_thoughts();
+            self.thoughts.said_as = id;
+        }
         self.thoughts.text.push_str(&text);
         self.bounded(self.thoughts.text.len())?;
         let text = self.secrets.pass(&mut self.thoughts.held, text);

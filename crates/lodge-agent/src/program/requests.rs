@@ -5,19 +5,25 @@ use std::sync::Arc;
 use lodge_events::{PermissionRequest, SessionWarning};
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
 use lodge_log::LogError;
-use lodge_mcp::Elicitation;
 use lodge_tools::{Need, Tool, ToolCx};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
     Done, MOST_OPEN, Work,
     approved::Approved,
     described::{Action, Describer, for_people},
+    forms::{NotChosen, chosen_way},
     terminals::Terminal,
 };
-use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
+use crate::{
+    answer::request_id,
+    permission::{Asking, Verdict},
+    session::Shared,
+    turn::Stop,
+};
 
 /// So many files are read or described at once for a program: each may be as large as files may be.
 const MOST_LOOKS: usize = 3;
@@ -101,12 +107,14 @@ async fn decided(
             .map_or(Ok(()), |why| Err(Verdict::Denied(why))));
     }
     let id = request_id(&shared.id, &Uuid::new_v4().to_string(), "permission");
+    let mut asking = Asking::new(shared, id.clone(), &request);
     let is_command = matches!(request, PermissionRequest::Shell(_));
     let verdict = match shared.permit(&id, request.clone()).await? {
         // Nothing confines what the program does, so what only looks harmless is asked about, too.
         Verdict::Allowed { approved: false } if is_command => shared.ask_permission(&id, request).await?,
         verdict => verdict,
     };
+    asking.done();
     Ok(match verdict {
         // The mode may have changed while somebody thought about it.
         Verdict::Allowed { .. } => by_plan(),
@@ -114,25 +122,17 @@ async fn decided(
     })
 }
 
-/// Which of an agent's ways to allow something it is. Where there are several, people choose, whoever allowed the request: their
-/// names may promise more than this once.
-async fn chosen_way(shared: &Arc<Shared>, ways: &[String]) -> Option<usize> {
-    if ways.len() < 2 {
-        return Some(0);
+/// Does what a request asks for, unless the program withdraws it before.
+pub(super) async fn unless_withdrawn(
+    withdrawn: CancellationToken,
+    withdrawn_is: Done,
+    work: impl Future<Output = Result<Done, LogError>>,
+) -> Result<Done, LogError> {
+    tokio::select! {
+        biased;
+        () = withdrawn.cancelled() => Ok(withdrawn_is),
+        done = work => done,
     }
-    let names = ways.iter().enumerate();
-    let names: Vec<String> = names.map(|(at, name)| format!("{}. {name}", at + 1)).collect();
-    let choice = json!({ "type": "string", "title": "Answer", "enum": names });
-    let form = Elicitation {
-        message: "The agent offers several ways to allow this. Choose its answer.".to_owned(),
-        schema: Some(json!({ "type": "object", "properties": { "answer": choice }, "required": ["answer"] })),
-        url: None,
-        call_id: None,
-    };
-    let answer = shared.ask_form(None, None, form)?.await;
-    let content = answer.content.filter(|_| answer.action == "accept")?;
-    let chosen = content["answer"].as_str()?;
-    names.iter().position(|name| name == chosen)
 }
 
 /// What a refusal means for the turn, and for whoever asked.
@@ -165,6 +165,7 @@ impl Work<'_> {
         }
         match request {
             Said::Permission(call, reply) => self.permission(*call, reply)?,
+            Said::Elicitation(elicitation, reply) => self.elicit(elicitation, reply)?,
             Said::Read(path, line, limit, reply) => self.read(path, line, limit, reply),
             Said::Write(path, text, reply) => self.write(path, text, reply),
             Said::Terminal(wanted, reply) => self.terminal(wanted, reply),
@@ -204,7 +205,7 @@ impl Work<'_> {
     }
 
     /// Tells people why the program was refused something without asking them.
-    fn tell_refused(&mut self, why: &str) -> Result<(), LogError> {
+    pub(super) fn tell_refused(&mut self, why: &str) -> Result<(), LogError> {
         let why = for_people(why);
         let message = format!("A request of the agent {} was refused: {why}", self.agent);
         self.record(SessionWarning {
@@ -250,7 +251,8 @@ impl Work<'_> {
         let questions = self.ask_about_call(&id, &actions)?;
         let approved: Vec<Approved> = actions.iter().filter_map(Action::approves).collect();
         let shared = self.turn.shared.clone();
-        self.requests.push(Box::pin(async move {
+        let (withdrawn, is_over) = (reply.withdrawn(), Done::Answered(id.clone(), Vec::new()));
+        let work = async move {
             let _room = room;
             for question in questions {
                 if let Err(verdict) = permitted(&shared, question, false).await? {
@@ -261,20 +263,29 @@ impl Work<'_> {
                     });
                 }
             }
-            let Some(way) = chosen_way(&shared, &reply.ways_to_allow()).await else {
+            match chosen_way(&shared, &reply.ways_to_allow()).await {
+                Ok(way) => {
+                    reply.allow(way);
+                    Ok(Done::Answered(id, approved))
+                }
                 // Dropped, it is cancelled.
-                return Ok(Done::Answered(id, Vec::new()));
-            };
-            reply.allow(way);
-            Ok(Done::Answered(id, approved))
-        }));
+                Err(NotChosen(why)) => Ok(Done::Found(Box::new(move |work| {
+                    if let Some(why) = why {
+                        work.tell_refused(&why)?;
+                    }
+                    Ok(work.answered(&id, Vec::new())?)
+                }))),
+            }
+        };
+        self.requests.push(Box::pin(unless_withdrawn(withdrawn, is_over, work)));
         Ok(())
     }
 
     fn read(&mut self, path: String, line: Option<u64>, limit: Option<u64>, reply: Reply) {
         let (mut cx, bounds) = (self.cx(), self.bounds.clone());
         let (shared, view, describer) = (self.turn.shared.clone(), self.builtin("view"), self.describer());
-        self.requests.push(Box::pin(async move {
+        let withdrawn = reply.withdrawn();
+        let work = async move {
             let name = path.clone();
             let described = bounds.look(move || describer.reading(&name)).await;
             let (place, action) = match described.and_then(|(described, _)| described) {
@@ -303,7 +314,9 @@ impl Work<'_> {
                 Err(why) => reply.answer(Err(why)),
             }
             Ok(Done::Nothing)
-        }));
+        };
+        self.requests
+            .push(Box::pin(unless_withdrawn(withdrawn, Done::Nothing, work)));
     }
 
     fn write(&mut self, path: String, text: String, reply: Reply) {
@@ -326,7 +339,8 @@ impl Work<'_> {
                 work.count_recorded(room.bytes);
                 let is_approved = work.is_approved(&action);
                 let (shared, cx) = (work.turn.shared.clone(), work.cx());
-                work.requests.push(Box::pin(async move {
+                let withdrawn = reply.withdrawn();
+                let writing = async move {
                     let _room = room;
                     if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
                         let (done, why) = refused(verdict);
@@ -338,7 +352,9 @@ impl Work<'_> {
                     let written = written.and_then(|written| written.map_err(|error| error.to_string()));
                     reply.answer(written.map(|()| json!({})));
                     Ok(Done::Nothing)
-                }));
+                };
+                let writing = unless_withdrawn(withdrawn, Done::Nothing, writing);
+                work.requests.push(Box::pin(writing));
                 Ok(())
             },
         );
@@ -373,15 +389,16 @@ impl Work<'_> {
                 };
                 work.count_recorded(room.bytes);
                 let is_approved = work.is_approved(&action);
-                let (shared, cwd) = (work.turn.shared.clone(), work.cx().cwd);
-                work.requests.push(Box::pin(async move {
+                let (shared, cx) = (work.turn.shared.clone(), work.cx());
+                let withdrawn = reply.withdrawn();
+                let starting = async move {
                     let _room = room;
                     if let Err(verdict) = permitted(&shared, action.question(None), is_approved).await? {
                         let (done, why) = refused(verdict);
                         reply.answer(Err(why));
                         return Ok(done);
                     }
-                    Ok(match Terminal::start(&shared, &line, &cwd, limit, place) {
+                    Ok(match Terminal::start(&cx, &line, limit, place) {
                         Ok(terminal) => {
                             let id = Uuid::new_v4();
                             reply.answer(Ok(json!({ "terminalId": id.to_string() })));
@@ -392,7 +409,9 @@ impl Work<'_> {
                             Done::Nothing
                         }
                     })
-                }));
+                };
+                let starting = unless_withdrawn(withdrawn, Done::Nothing, starting);
+                work.requests.push(Box::pin(starting));
                 Ok(())
             },
         );
@@ -404,10 +423,15 @@ impl Work<'_> {
         };
         match what {
             TerminalRequest::Output => reply.answer(Ok(terminal.report())),
-            TerminalRequest::Exit => self.requests.push(Box::pin(async move {
-                reply.answer(Ok(json!({ "exitCode": terminal.exit_code().await })));
-                Ok(Done::Nothing)
-            })),
+            TerminalRequest::Exit => {
+                let withdrawn = reply.withdrawn();
+                let waiting = async move {
+                    reply.answer(Ok(json!({ "exitCode": terminal.exit_code().await })));
+                    Ok(Done::Nothing)
+                };
+                let waiting = unless_withdrawn(withdrawn, Done::Nothing, waiting);
+                self.requests.push(Box::pin(waiting));
+            }
             TerminalRequest::Kill => {
                 terminal.kill();
                 reply.answer(Ok(json!({})));

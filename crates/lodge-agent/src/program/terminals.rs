@@ -2,17 +2,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    path::Path,
     sync::Arc,
 };
 
-use lodge_tools::{OutputSink, ToolError, ToolUpdate, UserCommand};
+use lodge_tools::{OutputSink, ToolCx, ToolError, ToolUpdate, UserCommand};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
-
-use crate::session::Shared;
 
 /// So much of the end of a command's output is kept, unless the program wants less.
 const MOST_OUTPUT: usize = 1 << 20;
@@ -90,13 +87,7 @@ impl Output {
 
 impl Terminal {
     /// Runs a command for the program.
-    pub(super) fn start(
-        shared: &Shared,
-        line: &str,
-        cwd: &Path,
-        limit: Option<usize>,
-        place: Place,
-    ) -> Result<Arc<Self>, ToolError> {
+    pub(super) fn start(cx: &ToolCx, line: &str, limit: Option<usize>, place: Place) -> Result<Arc<Self>, ToolError> {
         let output = Arc::new(Mutex::new(Output::new(limit.unwrap_or(MOST_OUTPUT).min(MOST_OUTPUT))));
         let (kept, printed) = (output.clone(), place.printed.clone());
         let sink = OutputSink::new(move |update| {
@@ -106,7 +97,7 @@ impl Terminal {
             }
         });
         let sink = sink.taking_all();
-        let command = shared.tool_state.run_for_user(line, cwd, MOST_OUTPUT, sink)?;
+        let command = cx.state.run_approved(cx, line, MOST_OUTPUT, sink)?;
         let (ended, exit) = watch::channel(None);
         let terminal = Arc::new(Self {
             command,

@@ -45,7 +45,9 @@ impl PendingMessages {
                     known.item = edited.item.clone();
                     known.parked = false;
                 }
+                self.remove(edited.replaces.as_slice());
             }
+            Payload::LodgeMessageBegun(begun) => self.remove(begun.replaces.as_slice()),
             Payload::LodgeMessageMoved(moved) => {
                 let mut moving: Vec<PendingMessage> = moved.order.iter().filter_map(|id| self.take(id)).collect();
                 moving.iter_mut().for_each(|message| message.parked = false);
@@ -56,20 +58,23 @@ impl PendingMessages {
                     known.parked = true;
                 }
             }
-            Payload::LodgeMessageRemoved(removed) => {
-                for id in &removed.ids {
-                    self.take(id);
-                    // The sender may send it again on purpose.
-                    let key = key(id);
-                    self.recent.retain(|known| *known != key);
-                }
-            }
+            Payload::LodgeMessageRemoved(removed) => self.remove(&removed.ids),
             Payload::UserMessage(message) => self.said(message),
             _ => {}
         }
     }
 
+    fn remove(&mut self, ids: &[String]) {
+        for id in ids {
+            self.take(id);
+            // The sender may send it again on purpose.
+            let key = key(id);
+            self.recent.retain(|known| *known != key);
+        }
+    }
+
     fn queued(&mut self, queued: &LodgeMessageQueued) {
+        self.remove(queued.replaces.as_slice());
         self.take(&queued.message_id);
         let lane = self.lane(&queued.lane);
         let at = queued.at.and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX);
@@ -221,7 +226,7 @@ mod tests {
             item,
             lane,
             at,
-            begins: None,
+            ..LodgeMessageQueued::default()
         }
         .into()
     }
@@ -292,6 +297,7 @@ mod tests {
         let edited = LodgeMessageEdited {
             message_id: "a".into(),
             item: item.clone(),
+            replaces: None,
         };
         let pending = folded([
             queued("a", MessageLane::Next, None),

@@ -24,20 +24,28 @@ const MOST_AT_ONCE: usize = 256 << 10;
 pub trait RemoteLog: Send {
     /// Stores events, all or none. It is not called again after an error, because nobody knows where that log ends.
     fn append<'a>(&'a mut self, events: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+    /// Looks whether the log is still this host's, after a time in which another host could take it. It is not called again after an error.
+    fn verify(&mut self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 }
 
 /// A log elsewhere, and whether this host may still act for its session.
 pub struct Remote {
     /// The log.
     pub log: Box<dyn RemoteLog>,
-    /// Checked right before anything that must not be done twice.
-    pub may_act: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Checked right before anything that must not be done twice: the number of the term for which this host may act, if it may. When that is
+    /// another one, the log is verified first.
+    pub term: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    /// The term that began before this host took the log.
+    pub taken_in: u64,
 }
 
 /// Progress of the log elsewhere.
 #[derive(Clone, Default)]
 struct Progress {
     committed: u64,
+    /// In this term, the log was seen to be this host's.
+    verified: u64,
     failed: Option<Arc<str>>,
 }
 
@@ -48,7 +56,9 @@ pub(super) struct Outbox {
     recorded: u64,
     progress: watch::Sender<Progress>,
     wake: Arc<Notify>,
-    may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+    term: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
+    /// The newest term for which somebody waits until the log is verified.
+    to_verify: u64,
 }
 
 impl Outbox {
@@ -129,6 +139,16 @@ impl Outbox {
         released
     }
 
+    /// Has the log verified for a term.
+    fn verify(&mut self, term: u64) {
+        self.to_verify = self.to_verify.max(term);
+        self.wake.notify_one();
+    }
+
+    fn unverified(&self) -> Option<u64> {
+        (self.to_verify > self.progress.borrow().verified).then_some(self.to_verify)
+    }
+
     fn fail(&mut self, reason: &str) {
         self.waiting.clear();
         self.bytes = 0;
@@ -150,19 +170,33 @@ fn lost(reason: &str) -> LogError {
 
 /// Waits until everything recorded so far is safe, and checks that this host may act on it.
 pub(super) async fn durable(inner: &Mutex<Inner>) -> Result<(), LogError> {
-    let (recorded, mut progress, may_act) = match &inner.lock().outbox {
+    let (recorded, mut progress, term) = match &inner.lock().outbox {
         None => return Ok(()),
-        Some(outbox) => (outbox.recorded, outbox.progress.subscribe(), outbox.may_act.clone()),
+        Some(outbox) => (outbox.recorded, outbox.progress.subscribe(), outbox.term.clone()),
     };
-    let reached = progress.wait_for(|now| now.failed.is_some() || now.committed >= recorded);
-    let failed = match reached.await {
-        Ok(now) => now.failed.clone(),
-        Err(_) => Some("the session has ended".into()),
-    };
-    match failed {
-        Some(reason) => Err(lost(&reason)),
-        None if !may_act() => Err(lost("this host lost contact with the fleet")),
-        None => Ok(()),
+    wait(&mut progress, |now| now.committed >= recorded).await?;
+    loop {
+        let Some(term) = term() else {
+            return Err(lost("this host lost contact with the fleet"));
+        };
+        if progress.borrow().verified >= term {
+            return Ok(());
+        }
+        if let Some(outbox) = &mut inner.lock().outbox {
+            outbox.verify(term);
+        }
+        wait(&mut progress, |now| now.verified >= term).await?;
+    }
+}
+
+async fn wait(
+    progress: &mut watch::Receiver<Progress>,
+    is_reached: impl Fn(&Progress) -> bool,
+) -> Result<(), LogError> {
+    let reached = progress.wait_for(|now| now.failed.is_some() || is_reached(now));
+    match reached.await {
+        Ok(now) => now.failed.as_ref().map_or(Ok(()), |reason| Err(lost(reason))),
+        Err(_) => Err(lost("the session has ended")),
     }
 }
 
@@ -189,9 +223,13 @@ pub(super) fn start(
         waiting: VecDeque::new(),
         bytes: 0,
         recorded: 0,
-        progress: watch::Sender::default(),
+        progress: watch::Sender::new(Progress {
+            verified: remote.taken_in,
+            ..Progress::default()
+        }),
         wake: wake.clone(),
-        may_act: remote.may_act.into(),
+        term: remote.term.into(),
+        to_verify: 0,
     };
     let inner = inner(outbox);
     let committing = tokio::spawn(commit_all(remote.log, Arc::downgrade(&inner), wake, publish.clone()));
@@ -231,7 +269,21 @@ async fn commit_all(
     loop {
         // The recorder stays as long as something waits, even if nobody holds it any more.
         let Some(recorder) = inner.upgrade() else { return };
-        let run = recorder.lock().outbox.as_ref().map(Outbox::run).unwrap_or_default();
+        let (run, unverified) = match &recorder.lock().outbox {
+            Some(outbox) => (outbox.run(), outbox.unverified()),
+            None => Default::default(),
+        };
+        if let Some(term) = unverified {
+            let verified = remote.verify().await;
+            let mut inner = recorder.lock();
+            if let Err(reason) = verified {
+                return lose(&mut inner, &*publish, &reason);
+            }
+            if let Some(outbox) = &inner.outbox {
+                outbox.progress.send_modify(|progress| progress.verified = term);
+            }
+            continue;
+        }
         if run.is_empty() {
             drop(recorder);
             wake.notified().await;

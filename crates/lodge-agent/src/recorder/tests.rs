@@ -1,6 +1,10 @@
 //! A recorder whose log is also stored elsewhere.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use lodge_events::{AssistantMessageDelta, SessionInfo};
 use lodge_log::{Home, HomeOptions, Store as _};
@@ -15,6 +19,9 @@ use crate::{
 /// Words of an event at which the log elsewhere, or whoever listens, breaks.
 const BREAKS_STORING: &str = "break storing";
 const BREAKS_PUBLISHING: &str = "break publishing";
+
+/// What the log elsewhere is sent when it is verified.
+const VERIFIES: &str = "verify";
 
 /// What listeners heard, and the last thread that told them.
 #[derive(Default)]
@@ -53,6 +60,16 @@ impl RemoteLog for Elsewhere {
                 .unwrap_or_else(|| Err("the test is over".into()))
         })
     }
+
+    fn verify(&mut self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(async {
+            let _ = self.sent.send(vec![VERIFIES.into()]);
+            self.verdicts
+                .recv()
+                .await
+                .unwrap_or_else(|| Err("the test is over".into()))
+        })
+    }
 }
 
 struct Bench {
@@ -62,7 +79,8 @@ struct Bench {
     heard: Arc<Heard>,
     sent: mpsc::UnboundedReceiver<Vec<String>>,
     verdicts: mpsc::UnboundedSender<Result<(), String>>,
-    may_act: Arc<std::sync::atomic::AtomicBool>,
+    /// The term for which the host may act; 0 when it may not.
+    term: Arc<AtomicU64>,
 }
 
 impl Bench {
@@ -76,16 +94,17 @@ impl Bench {
         });
         let (sent_by_log, sent) = mpsc::unbounded_channel();
         let (verdicts, given) = mpsc::unbounded_channel();
-        let may_act = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let term = Arc::new(AtomicU64::new(1));
         let remote = Remote {
             log: Box::new(Elsewhere {
                 sent: sent_by_log,
                 verdicts: given,
             }),
-            may_act: Box::new({
-                let may_act = may_act.clone();
-                move || may_act.load(std::sync::atomic::Ordering::Relaxed)
+            term: Box::new({
+                let term = term.clone();
+                move || Some(term.load(Ordering::Relaxed)).filter(|term| *term > 0)
             }),
+            taken_in: 1,
         };
         let heard = Arc::new(Heard::default());
         let recorder = Recorder::new(
@@ -103,7 +122,7 @@ impl Bench {
             heard,
             sent,
             verdicts,
-            may_act,
+            term,
         }
     }
 
@@ -224,10 +243,35 @@ async fn who_may_not_act_any_more_is_told_before_it_does() {
     let bench = Bench::new();
     bench.record("1");
     bench.verdicts.send(Ok(())).unwrap();
-    bench.may_act.store(false, std::sync::atomic::Ordering::Relaxed);
+    bench.term.store(0, Ordering::Relaxed);
     assert!(bench.recorder.durable().await.is_err());
-    bench.may_act.store(true, std::sync::atomic::Ordering::Relaxed);
+    bench.term.store(1, Ordering::Relaxed);
     bench.recorder.durable().await.expect("nothing was lost");
+}
+
+#[tokio::test]
+async fn who_may_act_again_looks_first_whether_another_took_the_session_meanwhile() {
+    let mut bench = Bench::new();
+    bench.record("1");
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.expect("it is safe");
+    assert_eq!(bench.sent.recv().await.unwrap(), ["1"]);
+
+    // Nobody did. Once is enough for a term, however many wait.
+    bench.term.store(2, Ordering::Relaxed);
+    bench.verdicts.send(Ok(())).unwrap();
+    let (one, two) = tokio::join!(bench.recorder.durable(), bench.recorder.durable());
+    one.and(two).expect("nothing was lost");
+    bench.recorder.durable().await.expect("nothing was lost");
+    assert_eq!(bench.sent.recv().await.unwrap(), [VERIFIES]);
+    assert!(bench.sent.try_recv().is_err());
+
+    // Somebody did. Nothing was recorded since, so no append could show it.
+    bench.term.store(3, Ordering::Relaxed);
+    bench.verdicts.send(Err("another host has it".into())).unwrap();
+    let error = bench.recorder.durable().await.expect_err("it is lost");
+    assert!(error.to_string().contains("another host has it"), "{error}");
+    assert!(bench.recorder.lost().await);
 }
 
 #[tokio::test]
@@ -270,22 +314,73 @@ async fn who_learns_that_another_host_has_the_log_says_so_once_and_records_nothi
     assert!(bench.recorder.record(SessionInfo::default()).is_err());
 }
 
-#[tokio::test]
-async fn a_message_that_has_another_in_its_place_is_not_said_also_when_the_log_cannot_be_told() {
-    let (bench, queue) = (Bench::new(), Queue::default());
-    for id in ["old", "new"] {
-        let prompt = Prompt {
-            message_id: Some(id.into()),
-            ..Prompt::default()
-        };
-        let accepted = queue.accept(&bench.recorder, prompt, Place::LAST, Readiness::Ready);
-        accepted.expect("the log has it");
+fn message(id: &str, replaces: Option<&str>) -> Prompt {
+    Prompt {
+        message_id: Some(id.into()),
+        replaces: replaces.map(str::to_owned),
+        ..Prompt::default()
     }
-    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("old"));
-    bench.verdicts.send(Err("another host has it".into())).unwrap();
-    bench.recorder.durable().await.expect_err("nothing more is recorded");
-    queue.supersede(&bench.recorder, "old");
-    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_message_and_the_one_that_it_replaces_are_never_both_in_the_queue_wherever_the_host_dies() {
+    // What is in the queue beside the replaced message, and how the other one is accepted.
+    for (known, readiness) in [
+        (None, Readiness::Beginning),
+        (None, Readiness::Waiting),
+        (Some("new"), Readiness::Beginning),
+        (Some("new"), Readiness::Waiting),
+    ] {
+        let (bench, queue) = (Bench::new(), Queue::default());
+        let accept = |prompt, readiness| queue.accept(&bench.recorder, prompt, Place::LAST, readiness);
+        for id in ["old"].into_iter().chain(known) {
+            accept(message(id, None), Readiness::Waiting).expect("the log has it");
+        }
+        let says = accept(message("new", Some("old")), readiness).expect("the log has it");
+        for _ in 0..8 {
+            bench.verdicts.send(Ok(())).unwrap();
+        }
+        bench.recorder.durable().await.expect("all is safe");
+        let mut pending = crate::PendingMessages::default();
+        let mut is_accepted = false;
+        let events = bench.home.sessions().read("s", Position::START, Position::END);
+        for event in events.expect("the log is there").events() {
+            let event = event.expect("the log is whole");
+            pending.fold(event.payload());
+            is_accepted |= Some(event.id()) == says;
+            // A host that dies now finds this.
+            let waits = [pending.get("old").is_some(), pending.get("new").is_some()];
+            match is_accepted {
+                true => assert_eq!(waits, [false, true], "{known:?}, {readiness:?}, after {}", event.kind()),
+                false => assert!(
+                    waits[0] || !waits[1],
+                    "{known:?}, {readiness:?}, after {}",
+                    event.kind()
+                ),
+            }
+        }
+        assert!(is_accepted);
+    }
+}
+
+#[tokio::test]
+async fn either_a_message_is_said_or_the_one_that_replaces_it() {
+    for round in 0..500 {
+        let (bench, queue) = (Bench::new(), Queue::default());
+        let accepted = queue.accept(&bench.recorder, message("old", None), Place::LAST, Readiness::Ready);
+        accepted.expect("the log has it");
+        let (taken, accepted) = std::thread::scope(|scope| {
+            let taking = scope.spawn(|| queue.take_next(&bench.recorder).and_then(|prompt| prompt.message_id));
+            let prompt = message("new", Some("old"));
+            let accepted = queue.accept(&bench.recorder, prompt, Place::LAST, Readiness::Beginning);
+            (taking.join().expect("it does not panic"), accepted)
+        });
+        match accepted {
+            Ok(_) => assert_ne!(taken.as_deref(), Some("old"), "round {round}: both are said"),
+            Err(AgentError::Taken) => assert_eq!(taken.as_deref(), Some("old"), "round {round}: neither is said"),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 #[tokio::test]

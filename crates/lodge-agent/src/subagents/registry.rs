@@ -8,6 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use lodge_events::SystemNotification;
+use lodge_models::ResponseFormat;
 use lodge_tools::custom::AgentDefinition;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) background: bool,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) took: Option<Duration>,
+    /// What its model calls cost, in the provider's unit.
+    pub(crate) cost: f64,
     /// The answer, or the reason why there is none.
     pub(crate) result: String,
     /// Whether a person rejected one of its requests.
@@ -71,6 +74,10 @@ pub(crate) struct Task {
     pub(crate) prompt: String,
     /// The model requested by name.
     pub(crate) asked_model: Option<String>,
+    /// The form that its answer must have.
+    pub(crate) response_format: Option<Arc<ResponseFormat>>,
+    /// The factory run that started it.
+    pub(crate) factory_run: Option<String>,
     pub(crate) model: String,
     /// The sub-agent that started it.
     pub(crate) parent: Option<Arc<str>>,

@@ -14,7 +14,7 @@ use lodge_events::{
 };
 use lodge_external::Program;
 use lodge_log::LogError;
-use lodge_models::Model;
+use lodge_models::{Model, ResponseFormat};
 use lodge_tools::custom::AgentDefinition;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::{MAX_RUNNING, Sub, Task, TaskStatus, registry::State};
 use crate::{
+    changing::Changing,
     hooks::{Step, Subagent},
     session::Shared,
     settings::{Prompt, Settings},
@@ -44,6 +45,10 @@ pub(crate) struct Spawn {
     pub(crate) background: bool,
     /// What ends it, beside its own end.
     pub(crate) cancel: CancellationToken,
+    /// The form that its answer must have.
+    pub(crate) response_format: Option<Arc<ResponseFormat>>,
+    /// The factory run that starts it.
+    pub(crate) factory_run: Option<String>,
 }
 
 impl Shared {
@@ -58,6 +63,7 @@ impl Shared {
             background: spawn.background,
             ended: None,
             took: None,
+            cost: 0.0,
             result: String::new(),
             rejected: false,
         };
@@ -69,6 +75,8 @@ impl Shared {
             description: spawn.description,
             prompt: spawn.prompt,
             asked_model: spawn.model,
+            response_format: spawn.response_format,
+            factory_run: spawn.factory_run,
             model: settings.model.info().id.clone(),
             parent: self.sub.as_ref().map(|sub| sub.task.id.clone()),
             started: Timestamp::now(),
@@ -90,7 +98,7 @@ impl Shared {
             recorder: self.recorder.for_agent(id.clone(), &tool_call_id),
             pending: self.pending.for_agent(id.clone()),
             earlier_answers: Mutex::default(),
-            settings: Mutex::new(settings),
+            settings: Changing::new(settings),
             clients: self.clients.clone(),
             builtins: self.builtins.clone(),
             tool_state: self.tool_state.clone(),
@@ -109,6 +117,7 @@ impl Shared {
             program: crate::program::ProgramSlot::default(),
             program_not_continued: std::sync::atomic::AtomicBool::new(false),
             program_commands: Mutex::default(),
+            program_usage: Mutex::default(),
             greeted: true.into(),
             busy: true.into(),
             custom: self.custom.clone(),
@@ -247,6 +256,7 @@ fn announce(child: &Shared, task: &Task, source: TaskModelSource) -> Result<(), 
         task_model_source: Some(source),
         parent_id: task.parent.as_deref().map(str::to_owned),
         execution_mode: Some(if background { "background" } else { "sync" }.into()),
+        factory_run_id: task.factory_run.clone(),
         ..SubagentStarted::default()
     })?;
     child.recorder.record(SubagentConfigured {
@@ -301,6 +311,9 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
     if let Err(error) = closed.and_then(|()| record_end(&child, &task, status, &result, took)) {
         tracing::warn!(session = %child.id, %error, "the end of a sub-agent could not be recorded");
     }
+    let cost = child
+        .recorder
+        .facts(|facts| facts.totals.models.values().map(|model| model.cost).sum());
     let background = task.state.borrow().background;
     if background && status != TaskStatus::Cancelled {
         child.agents.notify(task.id.clone(), notice(&task, status, &result));
@@ -309,6 +322,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
         state.status = status;
         state.ended = Some(Timestamp::now());
         state.took = Some(took);
+        state.cost = cost;
         state.result = result;
         state.rejected = rejected;
     });
@@ -334,6 +348,7 @@ async fn work(parent: &Shared, child: &Arc<Shared>, task: &Task) -> Result<(), S
     turn.prepare_system().await?;
     let prompt = Prompt {
         text,
+        response_format: task.response_format.clone(),
         ..Prompt::default()
     };
     turn.add_user_message(prompt, None, Delivery::Idle).await?;

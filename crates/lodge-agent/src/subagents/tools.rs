@@ -187,6 +187,8 @@ impl Call<'_> {
                 true => tokio_util::sync::CancellationToken::new(),
                 false => self.turn.cancel.child_token(),
             },
+            response_format: None,
+            factory_run: None,
             definition,
         };
         let task = match shared.spawn_agent(spawn).await {

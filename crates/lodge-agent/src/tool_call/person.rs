@@ -60,6 +60,7 @@ pub(crate) async fn run_for_person(
         id: &id,
         name: TOOL,
         message: requested.id(),
+        model: None,
         turn_id: "0",
         mcp: None,
     };
@@ -75,26 +76,25 @@ pub(crate) async fn run_for_person(
         interaction_id: Some(turn.interaction_id.clone()),
         ..ToolExecutionComplete::default()
     };
-    let code = outcome.exit_code();
-    let failure = match outcome {
+    match outcome {
+        // Whatever its exit code is: that is in the result, as for a command of the model.
         Outcome::Done(done) => {
+            complete.success = true;
             complete.result = Some(ToolResult {
                 content: done.content,
                 detailed_content: done.detailed,
                 contents: (!done.contents.is_empty()).then_some(done.contents),
                 ..ToolResult::default()
             });
-            code.filter(|code| *code != 0)
-                .map(|code| format!("The command ended with exit code {code}."))
         }
-        Outcome::Failed { text, .. } => Some(text),
-    };
-    complete.success = failure.is_none();
-    complete.error = failure.map(|message| ToolError {
-        message,
-        code: Some("failure".into()),
-        ..ToolError::default()
-    });
+        Outcome::Failed { text, .. } => {
+            complete.error = Some(ToolError {
+                message: text,
+                code: Some("failure".into()),
+                ..ToolError::default()
+            });
+        }
+    }
     shared.recorder.record(complete)?;
     shared.tell_context()?;
     Ok(())

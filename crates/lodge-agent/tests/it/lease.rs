@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -27,26 +27,49 @@ use lodge_tools::{
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// A log elsewhere that takes everything.
-struct Elsewhere;
+/// A log elsewhere that takes everything, until somebody looks whether another host has taken it.
+struct Elsewhere {
+    is_taken: bool,
+}
 
 impl RemoteLog for Elsewhere {
     fn append<'a>(&'a mut self, _: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn verify(&mut self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(std::future::ready(if self.is_taken {
+            Err("another host has it".into())
+        } else {
+            Ok(())
+        }))
+    }
+}
+
+/// How a session is lost.
+#[derive(Clone, Copy, PartialEq)]
+enum Loss {
+    Never,
+    /// The lease runs out, and nobody has taken the session yet.
+    OutOfLease,
+    /// The lease ran out, another host took the session, and the lease was taken again.
+    Taken,
 }
 
 /// Loses the session once an event of this kind is safe.
 struct Listener {
     loses_at: Option<&'static str>,
-    may_act: Arc<AtomicBool>,
+    loss: Loss,
+    /// The lease's term; 0 when it does not hold.
+    term: Arc<AtomicU64>,
     idle: Notify,
 }
 
 impl Publish for Listener {
     fn publish(&self, event: &Event) {
         if Some(event.kind()) == self.loses_at {
-            self.may_act.store(false, Ordering::SeqCst);
+            let term = if self.loss == Loss::Taken { 2 } else { 0 };
+            self.term.store(term, Ordering::SeqCst);
         }
         if event.is::<SessionIdle>() {
             self.idle.notify_one();
@@ -90,7 +113,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(loses_at: Option<&'static str>, program: Option<AgentEntry>) -> Self {
+    fn new(loss: Loss, at: &'static str, program: Option<AgentEntry>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (path, work) = (dir.path().join("home"), dir.path().join("work"));
         std::fs::create_dir(&work).unwrap();
@@ -111,10 +134,11 @@ impl Bench {
             }),
             _ => tool,
         });
-        let may_act = Arc::new(AtomicBool::new(true));
+        let term = Arc::new(AtomicU64::new(1));
         let listener = Arc::new(Listener {
-            loses_at,
-            may_act: may_act.clone(),
+            loses_at: (loss != Loss::Never).then_some(at),
+            loss,
+            term: term.clone(),
             idle: Notify::new(),
         });
         let agent = Agent::spawn(NewAgent {
@@ -133,8 +157,11 @@ impl Bench {
             publish: listener.clone(),
             secrets: Arc::new(Secrets::default()),
             remote: Some(Remote {
-                log: Box::new(Elsewhere),
-                may_act: Box::new(move || may_act.load(Ordering::SeqCst)),
+                log: Box::new(Elsewhere {
+                    is_taken: loss == Loss::Taken,
+                }),
+                term: Box::new(move || Some(term.load(Ordering::SeqCst)).filter(|term| *term > 0)),
+                taken_in: 1,
             }),
             dir: session_dir,
         });
@@ -198,9 +225,10 @@ fn settings(model: Arc<dyn Model>, work: &Path) -> Settings {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_lost_the_session_starts_no_program() {
-    for loses in [false, true] {
+    for loss in [Loss::Never, Loss::OutOfLease, Loss::Taken] {
+        let loses = loss != Loss::Never;
         // A command that only reads, which nobody has to approve: plan mode holds it to that.
-        let bench = Bench::new(loses.then_some(AssistantMessage::NAME), None);
+        let bench = Bench::new(loss, AssistantMessage::NAME, None);
         bench.agent.configure(Change::Mode(Mode::Plan)).await.unwrap();
         bench
             .turn(r#"call bash {"command":"ls","description":"look"} then say done"#)
@@ -225,7 +253,7 @@ read -r line; echo '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
 read -r line"#;
         let entry = json!({ "command": "sh", "args": ["-c", script] });
         let entry: AgentEntry = serde_json::from_value(entry).unwrap();
-        let bench = Bench::new(loses.then_some(UserMessage::NAME), Some(entry));
+        let bench = Bench::new(loss, UserMessage::NAME, Some(entry));
         bench.turn("go").await;
         assert_eq!(bench.has("started"), !loses);
         bench.agent.close(Ending::Routine).await;

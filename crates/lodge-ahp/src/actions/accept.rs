@@ -8,20 +8,20 @@ use serde_json::{Value, value::RawValue};
 use tokio::sync::oneshot;
 
 use super::{
-    Dispatch, Refusal,
+    Dispatch, Refusal, Write,
     agent::ask_agent,
     chat,
+    configure::{NewSettings, new_settings, new_title},
     finish::finish,
-    keep::keep,
     plan::{After, Before, NoChange, Plan},
-    queue::change_queue,
+    queue::QueueChange,
     refusal::{DirectoryRefusal, TurnRefusal},
     rules::{check, duration_of},
 };
 use crate::{
+    conversation::{Cause, Conversation, Dispatched, Effect, ForAgent, Setting},
     face::{Face, Held, Inner},
     state::{Conn, Peer, Uri},
-    talk::{Cause, Dispatched, Effect, ForAgent, Setting, Talk},
     version::Dialect,
     wire::Origin,
 };
@@ -30,27 +30,26 @@ use crate::{
 pub(super) enum Missing {
     /// The session behind a chat is made, or brought back into memory.
     Session(Uri),
-    /// The logs of these sessions have these settings.
-    Settings {
-        settings: Vec<(lodge_host::Session, Setting)>,
-        /// What their events will tell again, and who hears it.
-        expected: Vec<StateAction>,
-        chat: Uri,
-    },
+    /// The log of this session says where it works.
+    Directories(lodge_host::Session, Setting),
 }
 
 /// What became of an action.
 pub(super) enum Verdict {
     /// It was accepted or refused, or nobody minds it.
     Settled,
-    /// The log has it, and its sender hears of it when the event comes that says so.
-    Recorded(oneshot::Receiver<()>),
+    /// The log has to say it, and its sender hears of it when the event comes that says so.
+    Queue(QueueChange),
+    /// Something has to be written before anybody hears of it.
+    Write(Write, Box<Kept>),
     /// The agent of a chat has to do something, and its sender hears of it when the event comes that says so.
     Agent {
         chat: Uri,
         agent: lodge_host::Session,
         action: ForAgent,
     },
+    /// Logs have to say what it sets, and its sender hears of it when the event comes that says the last of it.
+    Settings(NewSettings),
     /// The log has what it says, but is still being stored elsewhere. Nobody hears of it before that.
     Storing(Storing, Box<Kept>),
     /// Something must happen before.
@@ -62,7 +61,6 @@ pub(super) struct Kept {
     channel: Uri,
     action: StateAction,
     plan: Plan,
-    configured: bool,
 }
 
 /// An action and who dispatches it.
@@ -89,26 +87,38 @@ impl Asked<'_> {
         };
         Cause {
             dispatched: Some(dispatched),
+            setting: None,
             told,
         }
     }
 
     /// Accepts the action or refuses it. Actions on a session are settled one after the other, so that they are told in the
     /// order in which they were accepted.
-    pub(super) async fn settle(&self, face: &Arc<Face>) {
+    pub(super) async fn accept_or_reject(&self, face: &Arc<Face>) {
         let session = face.inner.lock().core.session_of(self.channel);
         let gate = face.gate(session.as_deref().unwrap_or(self.channel));
         let _one = gate.lock().await;
-        let (mut opened, mut configured, mut rested) = (false, false, false);
+        let (mut opened, mut placed, mut rested) = (false, false, false);
         loop {
-            let verdict = accept(face, &mut face.inner.lock(), self, configured);
+            let verdict = accept(face, &mut face.inner.lock(), self, placed);
             let done = match verdict {
                 Verdict::Settled => return,
-                // Whatever is settled next finds what this one changed.
-                Verdict::Recorded(told) => return drop(told.await),
-                Verdict::Storing(storing, kept) => match storing.done().await {
-                    Ok(()) => return self.tell(face, &mut face.inner.lock(), *kept),
-                    Err(error) => Err(Refusal::Unrecorded(error)),
+                Verdict::Settings(new) => return face.configure(new).await,
+                Verdict::Queue(change) => match change.run(face) {
+                    // Whatever is settled next finds what this one changed.
+                    Ok(told) => return drop(told.await),
+                    Err(reason) => Err(reason),
+                },
+                Verdict::Write(write, kept) => match write.run(&face.host) {
+                    Ok(storing) => match stored(storing).await {
+                        Ok(()) => return self.publish(face, &mut face.inner.lock(), *kept),
+                        Err(reason) => Err(reason),
+                    },
+                    Err(reason) => Err(reason),
+                },
+                Verdict::Storing(storing, kept) => match stored(Some(storing)).await {
+                    Ok(()) => return self.publish(face, &mut face.inner.lock(), *kept),
+                    Err(reason) => Err(reason),
                 },
                 Verdict::Agent {
                     action: ForAgent::Rest(_),
@@ -127,17 +137,9 @@ impl Asked<'_> {
                     opened = true;
                     face.materialise_chat(&chat).await.map_err(Refusal::from)
                 }
-                Verdict::Missing(Missing::Settings {
-                    settings,
-                    expected,
-                    chat,
-                }) => {
-                    configured = true;
-                    let done = configure(face, settings).await;
-                    if let (Err(_), Some(talk)) = (&done, face.inner.lock().talks.get_mut(&chat)) {
-                        expected.iter().for_each(|action| talk.unexpect(action));
-                    }
-                    done
+                Verdict::Missing(Missing::Directories(session, directories)) => {
+                    placed = true;
+                    directories.apply(&face.host, &session).await.map_err(Refusal::from)
                 }
             };
             if let Err(reason) = done {
@@ -152,13 +154,8 @@ impl Asked<'_> {
 
 impl Asked<'_> {
     /// Tells everybody of the action, its sender included, and does what follows from it.
-    fn tell(&self, face: &Face, inner: &mut Inner, kept: Kept) {
-        let Kept {
-            channel,
-            action,
-            plan,
-            configured,
-        } = kept;
+    fn publish(&self, face: &Face, inner: &mut Inner, kept: Kept) {
+        let Kept { channel, action, plan } = kept;
         let (conn, asked) = (self.conn, self.channel);
         let mut inner = Held::new(inner);
         for before in &plan.before {
@@ -173,7 +170,7 @@ impl Asked<'_> {
         if !heard {
             inner.core.echo(conn, asked, &self.raw, self.origin);
         }
-        finish(&self.dispatch(face, channel), &mut inner, plan, configured);
+        finish(&self.dispatch(face, channel), &mut inner, plan);
     }
 
     fn dispatch<'a>(&'a self, face: &'a Face, channel: Uri) -> Dispatch<'a> {
@@ -187,15 +184,17 @@ impl Asked<'_> {
     }
 }
 
-async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
-    for (session, setting) in settings {
-        setting.apply(&face.host, &session).await?;
+/// Waits until a log has stored what it said.
+async fn stored(storing: Option<Storing>) -> Result<(), Refusal> {
+    match storing {
+        Some(storing) => storing.done().await.map_err(Refusal::Unrecorded),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Accepts an action or refuses it, unless something must happen before.
-fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool) -> Verdict {
+/// Accepts an action or refuses it, unless something must happen before. `placed`: where it says that a session works, the log
+/// says, too.
+fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, placed: bool) -> Verdict {
     let Asked {
         conn,
         peer,
@@ -208,31 +207,16 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
     } = *request;
     let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
-    if kind == "session/titleChanged"
-        && let Some(place) = chat::further(inner, asked)
-    {
+    if kind == "session/titleChanged" && chat::further(inner, asked).is_some() {
         let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
         if let Err(reason) = lodge_host::check_title(title) {
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;
         }
-        let agent = inner.talks.get(asked).map(Talk::agent);
-        match agent {
-            Some(Some(agent)) if !configured => {
-                let setting = Setting::Title(title.to_owned());
-                return Verdict::Missing(Missing::Settings {
-                    settings: vec![(agent.clone(), setting)],
-                    expected: Vec::new(),
-                    chat: asked.into(),
-                });
-            }
-            Some(None) => return Verdict::Missing(Missing::Session(asked.into())),
-            _ => {}
-        }
-        let mut inner = Held::new(inner);
-        chat::renamed(&mut inner, asked, &place, title);
-        inner.core.echo(conn, asked, &raw, origin);
-        return Verdict::Settled;
+        return match inner.conversations.get(asked).and_then(Conversation::agent).cloned() {
+            Some(agent) => new_title(inner, asked, agent, title, request),
+            None => Verdict::Missing(Missing::Session(asked.into())),
+        };
     }
     let to_session = kind
         .starts_with("session/")
@@ -273,11 +257,20 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         }
         return Verdict::Settled;
     }
-    if let Some(missing) = missing(inner, &channel, &plan, configured) {
+    if let Some(missing) = missing(inner, &channel, &plan, placed) {
         return Verdict::Missing(missing);
     }
+    if let Some(new) = new_settings(inner, &channel, &plan, &action, request) {
+        return Verdict::Settings(new);
+    }
     if let Some(change) = plan.queue.take() {
-        return change_queue(inner, &channel, change, request);
+        return match inner.queue_change(&channel, change, |told| request.cause(told)) {
+            Ok(change) => Verdict::Queue(change),
+            Err(reason) => {
+                inner.core.reject(conn, asked, &raw, origin, &reason);
+                Verdict::Settled
+            }
+        };
     }
     if let Some(action) = plan.agent.take() {
         for Before::LoadTurns(turn) in &plan.before {
@@ -285,68 +278,43 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         }
         return ask_agent(inner, &channel, action, request);
     }
+    if let Some(write) = plan.write.take() {
+        let kept = Kept { channel, action, plan };
+        return Verdict::Write(write, Box::new(kept));
+    }
     let by = answered_by(conn, peer);
-    let recorded = keep(face, inner, &channel, &action, &plan)
-        .and_then(|kept| Ok([kept, answer(inner, &channel, &mut plan, &by)?]));
-    let storing = match recorded {
-        Ok(recorded) => recorded.into_iter().flatten().find(|storing| !storing.is_done()),
+    let storing = match answer(inner, &channel, &mut plan, &by) {
+        Ok(storing) => storing.filter(|storing| !storing.is_done()),
         Err(reason) => {
             inner.core.reject(conn, asked, &raw, origin, &reason);
             return Verdict::Settled;
         }
     };
-    let kept = Kept {
-        channel,
-        action,
-        plan,
-        configured,
-    };
+    let kept = Kept { channel, action, plan };
     match storing {
         Some(storing) => Verdict::Storing(storing, Box::new(kept)),
         None => {
-            request.tell(face, inner, kept);
+            request.publish(face, inner, kept);
             Verdict::Settled
         }
     }
 }
 
 /// What must happen before a plan is carried out.
-fn missing(inner: &mut Inner, channel: &Uri, plan: &Plan, configured: bool) -> Option<Missing> {
+fn missing(inner: &Inner, channel: &Uri, plan: &Plan, placed: bool) -> Option<Missing> {
     let chat = match inner.core.sessions.get(channel) {
         Some(session) => session.default_chat.clone(),
         None => channel.clone(),
     };
-    let (chat, talk) = inner.talk_of(&chat)?;
-    let settings: Vec<&Setting> = plan.settings().collect();
-    let changes = !settings.is_empty() && !configured && !talk.is_draft;
+    let (chat, talk) = inner.conversation(&chat)?;
     let Some(agent) = talk.agent() else {
-        let decides = !talk.is_draft && plan.after.iter().any(|after| matches!(after, After::Decided(..)));
-        return (changes || decides || plan.says_something()).then(|| Missing::Session(chat.clone()));
+        let decides = plan.after.iter().any(|after| matches!(after, After::Decided(_)));
+        let changes = !talk.is_draft && (decides || plan.settings().next().is_some());
+        return (changes || plan.says_something()).then(|| Missing::Session(chat.clone()));
     };
-    if !changes {
-        return None;
-    }
-    let mut todo: Vec<_> = settings
-        .iter()
-        .map(|setting| (agent.clone(), (*setting).clone()))
-        .collect();
-    for agent in inner.others(channel, chat).filter_map(Talk::agent) {
-        let shared = settings.iter().filter(|setting| setting.is_shared());
-        todo.extend(shared.map(|setting| (agent.clone(), (*setting).clone())));
-    }
-    let expected = plan.after.iter().filter_map(|after| match after {
-        After::Expect(action) => Some((**action).clone()),
-        _ => None,
-    });
-    let (expected, chat): (Vec<_>, _) = (expected.collect(), chat.clone());
-    if let Some(talk) = inner.talks.get_mut(&chat) {
-        expected.iter().for_each(|action| talk.expect(action.clone()));
-    }
-    Some(Missing::Settings {
-        settings: todo,
-        expected,
-        chat,
-    })
+    let mut settings = plan.settings();
+    let directories = settings.find(|setting| matches!(setting, Setting::Directories(_)))?;
+    (!placed && !talk.is_draft).then(|| Missing::Directories(agent.clone(), directories.clone()))
 }
 
 /// Who answers, as the log says it.
@@ -362,7 +330,7 @@ fn answered_by(conn: &Conn, peer: &Peer) -> AnsweredBy {
 /// Answers what a plan answers, so that the log has it before anybody hears of it. Questions that are about to be asked
 /// again after a restart are answered by the conversation's driver, in a moment. Answers with what the log is to store.
 fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<Option<Storing>, Refusal> {
-    let Some(agent) = inner.talk_of(chat).and_then(|(_, talk)| talk.agent()) else {
+    let Some(agent) = inner.conversation(chat).and_then(|(_, talk)| talk.agent()) else {
         return Ok(None);
     };
     let mut storing = None;

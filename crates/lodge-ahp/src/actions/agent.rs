@@ -7,14 +7,14 @@ use super::{
     accept::{Asked, Verdict},
 };
 use crate::{
+    conversation::ForAgent,
     face::{Face, Inner},
     state::{ChatEntry, Uri},
-    talk::ForAgent,
 };
 
 /// Has the agent of a chat do something. The action waits for the event that says so.
 pub(super) fn ask_agent(inner: &mut Inner, chat: &Uri, action: ForAgent, request: &Asked<'_>) -> Verdict {
-    let Some((talk, agent)) = inner.talk_mut(chat).and_then(|talk| {
+    let Some((talk, agent)) = inner.conversation_mut(chat).and_then(|talk| {
         let agent = talk.agent().cloned()?;
         Some((talk, agent))
     }) else {
@@ -46,12 +46,12 @@ impl Face {
             ForAgent::Truncate(before) => agent.truncate(*before).await.map(|_| true),
         };
         let done = done.map_err(Refusal::from);
-        let shown = self.inner.lock().talk_of(chat).map(|(_, talk)| talk.shown.clone());
+        let shown = self.inner.lock().conversation(chat).map(|(_, talk)| talk.shown.clone());
         if let Some(shown) = shown {
             shown.caught_up().await;
         }
         let mut inner = self.inner.lock();
-        if let Some((_, cause)) = inner.talk_mut(chat).and_then(|talk| talk.asked.take()) {
+        if let Some((_, cause)) = inner.conversation_mut(chat).and_then(|talk| talk.asked.take()) {
             match (&done, action) {
                 (Err(reason), _) => cause.reject(&inner.core, reason),
                 (Ok(false), ForAgent::Resume(_)) => cause.reject(&inner.core, "there is nothing to continue"),

@@ -5,7 +5,7 @@ use ahp_types::{
     actions::{
         ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
-        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction, SessionTitleChangedAction,
+        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction,
     },
     state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
@@ -13,14 +13,15 @@ use lodge_events::{LodgeChats, Timestamp};
 use lodge_host::{AgentError, Delivery, Session, Storing};
 
 use super::{
-    Dispatch, Refusal, TurnRefusal,
-    plan::{After, Before, NoChange, Plan, QueueAction},
+    Dispatch, Refusal, TurnRefusal, Write,
+    plan::{Before, NoChange, Plan, QueueAction},
 };
 use crate::{
-    face::Inner,
+    chats::kept_message,
+    conversation::{Conversation, ForAgent},
+    face::{Face, Inner},
     load::UNTITLED,
     state::{ChatStore, Uri, chat::StoredTurn},
-    talk::{Effect, ForAgent, Setting},
 };
 
 /// The chat, if a person may write in it.
@@ -254,17 +255,19 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
     if store.head().draft == action.draft {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    Ok(Plan::default().then(After::Keep))
+    let draft = action.draft.as_ref().map(kept_message);
+    let id = inner.kept_id(&dispatch.channel);
+    Ok(Plan::write(id.map(|id| Write::Draft(id, draft))))
 }
 
 /// The session and its default chat, if a URI is that of a further chat that people made in it.
 pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
     let session = inner.core.session_of(chat)?;
     let default = inner.core.sessions.get(&session)?.default_chat.clone();
-    (*default != *chat && inner.talks.contains_key(chat)).then_some((session, default))
+    (*default != *chat && inner.conversations.contains_key(chat)).then_some((session, default))
 }
 
-/// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
+/// Shows a further chat with another title. It stands in the session's list of chats; no action of a chat tells its title.
 pub(crate) fn renamed(inner: &mut Inner, chat: &str, (session, _): &(Uri, Uri), title: &str) {
     let shown = inner.core.head(chat).map(|head| &head.title);
     if shown.is_some_and(|shown| shown == title) {
@@ -325,21 +328,12 @@ pub(crate) fn list_chats(
     Ok((storing, Some(StateAction::SessionChatUpdated(action))))
 }
 
-/// Tells the agent of a chat what people call it.
-pub(crate) fn tell_title(inner: &mut Inner, chat: &str, title: &str) {
-    if let Some(talk) = inner.talks.get_mut(chat) {
-        let title = title.to_owned();
-        talk.expect(StateAction::SessionTitleChanged(SessionTitleChangedAction {
-            title: title.clone(),
-        }));
-        talk.tell(Effect::Change(Setting::Title(title)));
-    }
-}
-
 /// A further chat that nobody named is called by the first words said in it.
-pub(super) fn named(inner: &mut Inner, chat: &str) {
-    let Some(place) = further(inner, chat) else { return };
-    let chats = inner.core.sessions.get(&place.0).map(|entry| &entry.state.chats);
+pub(super) fn named(face: &Face, inner: &Inner, chat: &str) {
+    let Some((session, _)) = further(inner, chat) else {
+        return;
+    };
+    let chats = inner.core.sessions.get(&session).map(|entry| &entry.state.chats);
     let untitled = |summary: &ChatSummary| *summary.resource == *chat && summary.title == UNTITLED;
     if !chats.is_some_and(|chats| chats.iter().any(untitled)) {
         return;
@@ -353,8 +347,12 @@ pub(super) fn named(inner: &mut Inner, chat: &str) {
         .flat_map(|text| text.trim().lines().next())
         .flat_map(|line| line.chars().take(60))
         .collect();
-    if !words.is_empty() {
-        renamed(inner, chat, &place, &words);
-        tell_title(inner, chat, &words);
+    let agent = inner.conversations.get(chat).and_then(Conversation::agent).cloned();
+    if let Some(agent) = agent.filter(|_| !words.is_empty()) {
+        face.tasks.spawn(async move {
+            if let Err(error) = agent.name_automatically(words).await {
+                tracing::warn!(session = agent.id(), %error, "a chat cannot be called by its first words");
+            }
+        });
     }
 }

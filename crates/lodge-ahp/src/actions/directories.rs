@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     chats::addresses,
+    conversation::{Conversation, Directories, Effect, Setting},
     face::{Face, Inner},
     state::Uri,
-    talk::{Directories, Effect, Setting, Talk},
     uri,
 };
 
@@ -111,7 +111,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
     let session = inner.core.entry_of(&dispatch.channel);
     let all = session.map(|session| known(&session.state)).unwrap_or_default();
     let head = inner.core.head(&dispatch.channel);
-    let head = head.filter(|_| inner.talks.contains_key(&dispatch.channel));
+    let head = head.filter(|_| inner.conversations.contains_key(&dispatch.channel));
     let own = &head.ok_or(DirectoryRefusal::OfSubAgent)?.working_directories;
     let chosen = match action {
         StateAction::ChatWorkingDirectorySet(set) => {
@@ -203,13 +203,13 @@ impl Inner {
     /// Whether the state says where a chat works because its log does: so does the default chat's for the whole session.
     pub(crate) fn is_source_of_directories(&self, chat: &str) -> bool {
         let session = self.core.entry_of(chat);
-        let is_draft = self.talks.get(chat).is_some_and(|talk| talk.is_draft);
+        let is_draft = self.conversations.get(chat).is_some_and(|talk| talk.is_draft);
         !is_draft && session.is_some_and(|session| *session.default_chat == *chat)
     }
 
     /// Has the agents of a session look where they may work now.
     pub(crate) fn tell_directories(&self, session: &str) {
-        for (chat, talk) in self.talks.iter().filter(|(_, talk)| &*talk.session == session) {
+        for (chat, talk) in self.conversations.iter().filter(|(_, talk)| &*talk.session == session) {
             if !self.is_source_of_directories(chat) {
                 talk.tell(Effect::Directories);
             }
@@ -248,7 +248,7 @@ impl Face {
     /// The log of a session tells where it works. What it says now counts: who set something here has shown more than this
     /// event may say.
     pub(crate) fn works_in(&self, inner: &mut Inner, chat: &Uri, told: &LodgeDirectories) {
-        let agent = inner.talks.get(chat).and_then(Talk::agent);
+        let agent = inner.conversations.get(chat).and_then(Conversation::agent);
         let now = agent.map(|agent| agent.state().about.directories);
         let told = now.as_ref().unwrap_or(told);
         let Some(session) = inner.core.session_of(chat) else {

@@ -1,5 +1,7 @@
 //! What an accepted action brings with it, and what is kept of it.
 
+use std::collections::BTreeMap;
+
 use ahp_types::state::SessionStatus;
 use lodge_host::RegisterError;
 
@@ -10,37 +12,36 @@ use super::{
 };
 use crate::{
     annotations, chats,
+    conversation::{Effect, Setting},
     face::{Face, Inner},
     state::Uri,
-    talk::{Effect, Setting, Talk},
 };
 
 /// Gives the agent its work and lets everything follow that an accepted action brings with it.
-/// Settings that sessions have already are not told them again.
-pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bool) {
+pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
     let channel = &dispatch.channel;
     for after in plan.after {
         match after {
             After::ClientsChanged => inner.clients_changed(channel),
             After::Directories(moved) => directories::changed(inner, channel, moved),
-            // Expected since before the sessions were told.
-            After::Expect(_) => {}
             After::ClientGone => {
                 for chat in inner.core.chats_of(channel) {
                     fail_calls_of(inner, &chat, &dispatch.peer.client);
                 }
             }
-            After::Keep => dispatch.face.keep(inner, channel),
             After::Terminal(effect) => inner.do_terminal(channel, effect),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
-            After::Decided(..) => dispatch.face.toggled(inner, channel),
+            After::Decided(switches) => {
+                inner.decided(channel, switches);
+                dispatch.face.toggled(inner, channel);
+            }
             After::Server(id, request) => {
                 let chat = inner.core.sessions.get_mut(channel).map(|entry| {
                     entry.undone += 1;
                     entry.default_chat.clone()
                 });
-                if let Some(talk) = chat.and_then(|chat| inner.talks.get(&chat)) {
+                if let Some(talk) = chat.and_then(|chat| inner.conversations.get(&chat)) {
                     talk.tell(Effect::Server { id, request });
                 }
             }
@@ -51,22 +52,11 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, con
         None => channel.clone(),
     };
     for effect in plan.effects {
-        // How the agents of a session work is one thing, whichever of its chats they are in.
-        if let Effect::Change(setting) = &effect {
-            let untold = |talk: &&Talk| !configured || talk.agent().is_none();
-            for talk in inner
-                .others(channel, &to)
-                .filter(untold)
-                .filter(|_| setting.is_shared())
-            {
-                talk.tell(Effect::Change(setting.clone()));
-            }
-            // Where it works its driver was told to look up.
-            if configured || matches!(setting, Setting::Directories(_)) {
-                continue;
-            }
+        // Where it works its driver was told to look up.
+        if matches!(effect, Effect::Change(Setting::Directories(_))) {
+            continue;
         }
-        if let Some((_, talk)) = inner.talk_of(&to) {
+        if let Some((_, talk)) = inner.conversation(&to) {
             talk.tell(effect);
         }
     }
@@ -77,12 +67,14 @@ pub(super) fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, con
 }
 
 impl Inner {
-    /// The other conversations of a session.
-    pub(super) fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = &Talk> {
-        let others = self.talks.iter();
-        others
-            .filter(move |(uri, talk)| *talk.session == *session && ***uri != *chat)
-            .map(|(_, talk)| talk)
+    /// What was decided for a session alone is what its log says by now; before it has one, what was said last.
+    fn decided(&mut self, session: &str, switches: BTreeMap<String, bool>) {
+        if let Some(entry) = self.core.sessions.get_mut(session) {
+            let talk = self.conversations.get(&entry.default_chat);
+            entry.decisions = talk
+                .and_then(|talk| talk.agent())
+                .map_or(switches, |agent| agent.switches());
+        }
     }
 }
 
@@ -121,7 +113,7 @@ impl Face {
             }
             inner.core.announce(&session);
         }
-        chat::named(inner, chat);
+        chat::named(self, inner, chat);
         self.offer_changesets(inner, &session);
         self.keep(inner, chat);
     }
@@ -131,7 +123,7 @@ impl Face {
         let Some(entry) = inner.core.sessions.get(session) else {
             return Ok(());
         };
-        let Some(talk) = inner.talks.get(&entry.default_chat) else {
+        let Some(talk) = inner.conversations.get(&entry.default_chat) else {
             return Ok(());
         };
         self.host.marks().update(&talk.host_id, |marks| {
@@ -158,7 +150,7 @@ impl Face {
             .chats
             .get_key_value(channel)
             .map_or(&entry.default_chat, |(uri, _)| uri);
-        let (Some((main, talk)), Some(shown)) = (inner.talk_of(chat), inner.core.chats.get(chat)) else {
+        let (Some((main, talk)), Some(shown)) = (inner.conversation(chat), inner.core.chats.get(chat)) else {
             return;
         };
         if main != chat {

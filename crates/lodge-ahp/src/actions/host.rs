@@ -5,14 +5,13 @@ use ahp_types::{
     state::{Message, MessageKind},
 };
 use lodge_events::Timestamp;
-use tokio::sync::oneshot;
 
-use super::{Dispatch, Refusal, TurnRefusal, chat};
+use super::{Dispatch, Refusal, TurnRefusal, chat, queue::QueueChange};
 use crate::{
+    conversation::{Cause, Effect},
     face::{Face, Inner},
     projection::timestamp,
     state::{Peer, Uri},
-    talk::{Cause, Effect},
 };
 
 /// Begins a turn in a chat in the name of a person whose client gave the message with another request.
@@ -35,19 +34,19 @@ async fn begin_as(face: &Face, chat: &Uri, message: Message, speaker: MessageKin
         queued_message_id: None,
         meta: None,
     };
-    let heard = accept(face, chat, &mut action, speaker)?;
+    let heard = begins(face, chat, &mut action, speaker)?.run(face)?;
     // It is dropped where the conversation is closed; the message waits then.
     let _ = heard.await;
     Ok(turn_id)
 }
 
-/// Has the log say that a turn begins. Whoever waits hears when clients see it.
-fn accept(
+/// A turn that is to begin.
+fn begins(
     face: &Face,
     chat: &Uri,
     action: &mut ChatTurnStartedAction,
     speaker: MessageKind,
-) -> Result<oneshot::Receiver<()>, Refusal> {
+) -> Result<QueueChange, Refusal> {
     let mut inner = face.inner.lock();
     let peer = Peer::host();
     let dispatch = Dispatch {
@@ -59,18 +58,18 @@ fn accept(
     };
     let plan = chat::turn_started(&inner, &dispatch, action)?;
     let change = plan.queue.ok_or(TurnRefusal::Empty)?;
-    let (told, heard) = oneshot::channel();
-    if let Some((talk, event)) = inner.change_queue(chat, change)? {
-        talk.causes.insert(event, Cause { dispatched: None, told });
-    }
-    Ok(heard)
+    inner.queue_change(chat, change, |told| Cause {
+        dispatched: None,
+        setting: None,
+        told,
+    })
 }
 
 /// Cancels the turn of an automation's run in a chat, if it still goes on. One that a person began after it is theirs.
 pub(crate) fn cancel_automation(inner: &Inner, chat: &Uri) {
     let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
     let turn = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation);
-    if let (Some(turn), Some(talk)) = (turn, inner.talks.get(chat)) {
+    if let (Some(turn), Some(talk)) = (turn, inner.conversations.get(chat)) {
         talk.tell(Effect::Cancel { turn: turn.id.clone() });
     }
 }

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::{Dispatch, Refusal, plan::Plan, refusal::AnswerRefusal};
 use crate::{
+    conversation::Effect,
     face::Inner,
     projection::{Question, number_value, one_answer},
-    talk::Effect,
 };
 
 /// The open question of this id in the running turn.
@@ -43,18 +43,18 @@ fn parts_of(question: &ChatInputQuestion) -> Option<(&str, bool)> {
 
 /// What an answer says to its question; nothing when it is of another kind. What is written where something else is asked
 /// for counts as what it says: not every client has a field for every kind.
-fn said(question: &ChatInputQuestion, answer: &ChatInputAnswer) -> Option<Said> {
+fn said(question: &ChatInputQuestion, answer: &ChatInputAnswer) -> Option<AnswerValue> {
     use ChatInputAnswerValue as A;
     let value = match answer {
         ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => &answered.value,
-        ChatInputAnswer::Skipped(_) => return Some(Said::Nothing),
+        ChatInputAnswer::Skipped(_) => return Some(AnswerValue::Nothing),
     };
     let number = || match value {
         A::Number(number) => Some(number.value),
         A::Text(text) => text.value.trim().parse().ok().filter(|number: &f64| number.is_finite()),
         _ => None,
     };
-    Some(Said::Something(match question {
+    Some(AnswerValue::Something(match question {
         ChatInputQuestion::Text(_) => match value {
             A::Text(text) => text.value.clone().into(),
             _ => return None,
@@ -99,7 +99,7 @@ fn said(question: &ChatInputQuestion, answer: &ChatInputAnswer) -> Option<Said> 
 }
 
 /// What came of a question.
-enum Said {
+enum AnswerValue {
     Nothing,
     Something(Value),
 }
@@ -175,7 +175,7 @@ pub(super) fn completed(
             };
             let content = accepted.then(|| {
                 let content = answers.iter().filter_map(|(id, answer)| {
-                    let Said::Something(value) = said(question_of(request, id)?, answer)? else {
+                    let AnswerValue::Something(value) = said(question_of(request, id)?, answer)? else {
                         return None;
                     };
                     Some((id.clone(), value))
@@ -279,7 +279,7 @@ mod tests {
             let answer: ChatInputAnswer =
                 serde_json::from_value(json!({ "state": "submitted", "value": value })).unwrap();
             let found = match said(&question, &answer) {
-                Some(Said::Something(value)) => Some(value),
+                Some(AnswerValue::Something(value)) => Some(value),
                 _ => None,
             };
             assert_eq!(found, expected, "{kind}: {value}");

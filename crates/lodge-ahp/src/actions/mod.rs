@@ -4,11 +4,11 @@
 mod accept;
 mod agent;
 mod chat;
+mod configure;
 mod directories;
 mod finish;
 mod host;
 mod input;
-mod keep;
 mod plan;
 mod queue;
 mod refusal;
@@ -18,6 +18,7 @@ mod service;
 mod session;
 mod settings;
 mod tools;
+mod write;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -27,21 +28,22 @@ use serde_json::{Value, value::RawValue};
 
 use self::{accept::Asked, refusal::DirectoryRefusal};
 pub(crate) use self::{
-    chat::{further, list_chats, renamed, tell_title},
+    chat::{further, list_chats, renamed},
     directories::{MOST_DIRECTORIES, existing, is_same},
     host::{begin, begin_automation, cancel_automation},
     refusal::{Refusal, TurnRefusal},
     rules::fill_lists,
     settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},
+    write::{Reviewed, Write},
 };
 use crate::{
     automations,
+    conversation::Conversation,
     dialect::seed,
     face::{Face, Inner},
     rpc,
     state::{ChatEntry, ChatStore, Conn, Peer, Uri},
-    talk::Talk,
     version::Dialect,
     wire::Origin,
 };
@@ -65,8 +67,8 @@ impl Dispatch<'_> {
     }
 
     /// The conversation behind that chat.
-    fn talk<'a>(&self, inner: &'a Inner) -> Option<&'a Talk> {
-        inner.talk_of(&self.channel).map(|(_, talk)| talk)
+    fn talk<'a>(&self, inner: &'a Inner) -> Option<&'a Conversation> {
+        inner.conversation(&self.channel).map(|(_, talk)| talk)
     }
 }
 
@@ -161,7 +163,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         origin: &origin,
         added: directories::added(&action).await,
     };
-    request.settle(face).await;
+    request.accept_or_reject(face).await;
 }
 
 /// The chats and annotations that a message in an action refers to.

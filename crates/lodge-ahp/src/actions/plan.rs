@@ -1,11 +1,11 @@
 //! The consequences of an accepted action.
 
-use ahp_types::StateAction;
-use lodge_host::DecidedFor;
+use std::collections::BTreeMap;
 
+use super::Write;
 use crate::{
+    conversation::{Effect, ForAgent, Setting},
     customizations::ServerRequest,
-    talk::{Effect, ForAgent, Setting},
     terminals::TerminalEffect,
 };
 
@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(super) queue: Option<QueueAction>,
     /// Its request to the agent. Clients are told when the log has the result.
     pub(super) agent: Option<ForAgent>,
+    /// Its change of the registers. Clients are told when it is written.
+    pub(super) write: Option<Write>,
     /// Done after it is published.
     pub(super) after: Vec<After>,
     /// Set when the action changes nothing: whether its sender gets an echo.
@@ -52,19 +54,15 @@ pub(super) enum QueueAction {
 
 pub(super) enum After {
     ClientsChanged,
-    /// The host will report this again, as an event.
-    Expect(Box<StateAction>),
     /// The dispatching client runs no more tools. Its running calls fail.
     ClientGone,
-    /// Save what the person set.
-    Keep,
     Terminal(TerminalEffect),
     /// Files of a changeset were marked as reviewed, or not.
     Reviewed,
     /// Annotations changed.
     Annotated,
-    /// A customization was turned on or off.
-    Decided(String, Vec<(DecidedFor, bool)>),
+    /// A customization was turned on or off: what was decided for the session alone, as long as no log says it.
+    Decided(BTreeMap<String, bool>),
     /// A request to an MCP server.
     Server(String, ServerRequest),
     /// The directories changed: one was removed, and perhaps replaced.
@@ -90,6 +88,13 @@ impl Plan {
     pub(super) fn queue(action: QueueAction) -> Self {
         Self {
             queue: Some(action),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn write(write: Option<Write>) -> Self {
+        Self {
+            write,
             ..Self::default()
         }
     }

@@ -1,72 +1,108 @@
-//! Actions that change the messages that wait. The log has the change before their senders hear of it.
+//! Actions that change the messages that wait. The log has the change before their senders hear of it, and it is written without
+//! the lock of the state.
 
+use ahp_types::state::Message;
 use lodge_events::Uuid;
+use lodge_host::Session;
 use tokio::sync::oneshot;
 
-use super::{
-    Refusal, TurnRefusal,
-    accept::{Asked, Verdict},
-    plan::QueueAction,
-};
+use super::{Refusal, TurnRefusal, plan::QueueAction};
 use crate::{
-    face::Inner,
+    conversation::{Cause, Effect, accept_message},
+    face::{Face, Inner},
     state::Uri,
-    talk::{Effect, Talk},
 };
 
-/// Changes the messages that wait: the log has it when this returns.
-pub(super) fn change_queue(inner: &mut Inner, chat: &Uri, change: QueueAction, request: &Asked<'_>) -> Verdict {
-    let Asked { conn, raw, origin, .. } = *request;
-    match inner.change_queue(chat, change) {
-        Ok(Some((talk, event))) => {
-            let (told, heard) = oneshot::channel();
-            talk.causes.insert(event, request.cause(told));
-            Verdict::Recorded(heard)
-        }
-        Ok(None) => {
-            inner.core.echo(conn, request.channel, &raw, origin);
-            Verdict::Settled
-        }
-        Err(reason) => {
-            inner.core.reject(conn, request.channel, &raw, origin, &reason);
-            Verdict::Settled
-        }
-    }
+/// A change of the queue that is about to be recorded.
+pub(super) struct QueueChange {
+    chat: Uri,
+    agent: Session,
+    action: QueueAction,
+    /// The event that is to say it.
+    event: Uuid,
+    /// How the message was written before.
+    written: Option<Message>,
+    heard: oneshot::Receiver<()>,
 }
 
 impl Inner {
-    /// Changes the messages that wait in a conversation. The conversation and the event that says it, unless nothing changed.
-    pub(super) fn change_queue(
+    /// Gets ready for a change of the messages that wait in a conversation: its cause is told with the event that says it.
+    pub(super) fn queue_change(
         &mut self,
         chat: &Uri,
-        change: QueueAction,
-    ) -> Result<Option<(&mut Talk, Uuid)>, Refusal> {
-        let talk = self.talk_mut(chat).ok_or(Refusal::NoChat)?;
+        action: QueueAction,
+        cause: impl FnOnce(oneshot::Sender<()>) -> Cause,
+    ) -> Result<QueueChange, Refusal> {
+        let talk = self.conversation_mut(chat).ok_or(Refusal::NoChat)?;
         let agent = talk.agent().cloned().ok_or(Refusal::NotOpen)?;
-        let event = match change {
-            QueueAction::Begin { send, instead_of } => {
-                if instead_of.as_ref().is_some_and(|id| agent.is_starting_with(id)) {
-                    return Err(TurnRefusal::Taken.into());
-                }
-                let event = talk.accept(&send, true)?;
-                instead_of.iter().for_each(|queued| agent.supersede(queued));
-                event
-            }
-            QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
-                return Err(TurnRefusal::Taken.into());
-            }
-            QueueAction::Set(send) => talk.accept(&send, false)?,
-            QueueAction::Steer { send, replaces } => {
-                let event = talk.accept(&send, false)?;
-                replaces.iter().for_each(|replaced| agent.supersede(replaced));
-                event
-            }
-            QueueAction::Remove(id) => {
-                let removed = agent.withdraw(&id)?;
-                Some(removed.ok_or(TurnRefusal::Taken)?)
-            }
-            QueueAction::Reorder(order) => Some(agent.reorder(order)?),
+        let event = Uuid::new_v4();
+        let (told, heard) = oneshot::channel();
+        talk.causes.insert(event, cause(told));
+        let written = match action.message() {
+            Some((id, message)) => talk.projector_mut().accepted(id, Some(message.clone())),
+            None => None,
         };
-        Ok(event.map(|event| (talk, event)))
+        Ok(QueueChange {
+            chat: chat.clone(),
+            agent,
+            action,
+            event,
+            written,
+            heard,
+        })
+    }
+}
+
+impl QueueAction {
+    /// The message that waits from now on, or says something else.
+    fn message(&self) -> Option<(&str, &Message)> {
+        match self {
+            Self::Begin { send, .. } | Self::Set(send) | Self::Steer { send, .. } => match send {
+                Effect::Send { id, message, .. } => Some((id, message)),
+                _ => None,
+            },
+            Self::Remove(_) | Self::Reorder(_) => None,
+        }
+    }
+
+    /// Has the session record it by an event with this id. False if the log said the same before.
+    fn run(&self, agent: &Session, event: Uuid) -> Result<bool, Refusal> {
+        Ok(match self {
+            Self::Begin { send, instead_of } => accept_message(agent, event, send, true, instead_of.clone())?,
+            Self::Set(send) => accept_message(agent, event, send, false, None)?,
+            Self::Steer { send, replaces } => match accept_message(agent, event, send, false, replaces.clone()) {
+                // It is not replaced any more: it is being said.
+                Err(Refusal::Turn(TurnRefusal::Taken)) => accept_message(agent, event, send, false, None)?,
+                accepted => accepted?,
+            },
+            Self::Remove(id) => match agent.withdraw_as(event, id)? {
+                true => true,
+                false => return Err(TurnRefusal::Taken.into()),
+            },
+            Self::Reorder(order) => {
+                agent.reorder_as(event, order.clone())?;
+                true
+            }
+        })
+    }
+}
+
+impl QueueChange {
+    /// Records it, so that the log has it when this returns. Whoever waits hears when clients see it.
+    pub(super) fn run(self, face: &Face) -> Result<oneshot::Receiver<()>, Refusal> {
+        let recorded = self.action.run(&self.agent, self.event);
+        if !matches!(recorded, Ok(true)) {
+            let mut inner = face.inner.lock();
+            let cause = inner.conversation_mut(&self.chat).and_then(|talk| {
+                if let (Err(_), Some((id, _))) = (&recorded, self.action.message()) {
+                    talk.projector_mut().accepted(id, self.written);
+                }
+                talk.causes.remove(&self.event)
+            });
+            if let (Ok(_), Some(cause)) = (&recorded, cause) {
+                cause.echo(&inner.core);
+            }
+        }
+        recorded.map(|_| self.heard)
     }
 }

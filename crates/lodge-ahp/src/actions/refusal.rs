@@ -85,8 +85,6 @@ pub(crate) enum TurnRefusal {
     DraftOrigin,
     #[error("the session is not ready")]
     NotReady,
-    #[error("the session is not open; send the message again")]
-    NotOpen,
     #[error("a turn is running; queue the message, or steer with it")]
     Busy,
     #[error("a turn is running")]
@@ -115,8 +113,6 @@ pub(crate) enum TurnRefusal {
     Taken,
     #[error("the message is empty")]
     Empty,
-    #[error("cannot save the message: {0}")]
-    Unsaved(#[source] AgentError),
 }
 
 /// Refusals about tool calls.

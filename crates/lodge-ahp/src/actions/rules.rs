@@ -101,7 +101,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         return service::check(inner, service, dispatch, action);
     }
     match action {
-        A::RootConfigChanged(changed) => settings::check(dispatch.face, inner, changed),
+        A::RootConfigChanged(changed) => settings::check(inner, changed),
         _ => Err(Refusal::NotFor("itself")),
     }
 }

@@ -28,10 +28,8 @@ pub(super) fn check(
         }
         Service::Changeset(state) => changes(inner, state, dispatch, action),
         Service::Annotations(state) => {
-            dispatch
-                .face
-                .keep_annotations(inner, &dispatch.channel, state, action)?;
-            Ok(Plan::default().then(After::Annotated))
+            let write = inner.new_annotations(&dispatch.channel, state, action)?;
+            Ok(Plan::write(write).then(After::Annotated))
         }
         // What clients of today say there never comes here.
         Service::Automations(_) | Service::AutomationRun(_) => Err(ServiceRefusal::NoAutomations.into()),
@@ -61,7 +59,6 @@ fn changes(
     if changed.files.iter().all(known) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    let face = dispatch.face;
-    face.keep_review_marks(inner, &dispatch.channel, state, changed)?;
-    Ok(Plan::default().then(After::Reviewed))
+    let write = inner.new_review_marks(&dispatch.channel, state, changed);
+    Ok(Plan::write(write).then(After::Reviewed))
 }

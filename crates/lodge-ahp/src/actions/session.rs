@@ -9,16 +9,18 @@ use lodge_host::{Approval, Mode, check_title};
 use serde_json::Value;
 
 use super::{
-    Dispatch, Refusal,
+    Dispatch, Refusal, Write,
     plan::{After, NoChange, Plan},
     refusal::SessionRefusal,
 };
 use crate::{
+    conversation::{Effect, Setting},
     customizations::{self, ServerRequest},
     face::Inner,
     load::branching_of,
-    session_config::{APPROVALS, Branching, Isolation, approval_named},
-    talk::{Effect, Setting},
+    session_config::{
+        APPROVALS, Branching, DEFAULT_EFFORT, EFFORT, Isolation, approval_named, effort_of, takes_effort,
+    },
     version::Dialect,
 };
 
@@ -34,15 +36,21 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if state.title == changed.title {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
-            let plan = Plan::effect(Effect::Change(Setting::Title(changed.title.clone())));
-            Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
+            Ok(Plan::effect(Effect::Change(Setting::Title(changed.title.clone()))))
         }
-        A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
+        A::SessionIsReadChanged(changed) => {
+            let id = inner.kept_id(&dispatch.channel);
+            Ok(Plan::write(id.map(|id| Write::Read(id, changed.is_read))))
+        }
+        A::SessionIsArchivedChanged(changed) => {
+            let id = inner.kept_id(&dispatch.channel);
+            Ok(Plan::write(id.map(|id| Write::Archived(id, changed.is_archived))))
+        }
         A::SessionConfigChanged(changed) => {
             let plan = config(state, entry.announced.is_some(), dispatch, changed)?;
             let all = |effect: &Effect| matches!(effect, Effect::Change(Setting::Approval(Approval::ApproveAll)));
             let talk = inner
-                .talk_of(&entry.default_chat)
+                .conversation(&entry.default_chat)
                 .filter(|_| plan.effects.iter().any(all));
             let live = talk.and_then(|(_, talk)| dispatch.face.host.live(&talk.host_id));
             match live.is_some_and(|session| !session.may_approve_all()) {
@@ -113,8 +121,10 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if !dispatch.face.host.decisions().has_room(&thing.key) {
                 return Err(SessionRefusal::TooManyDecisions.into());
             }
-            let decided = After::Decided(thing.key.clone(), said);
-            Ok(Plan::default().then(decided).then(After::Keep))
+            let decision = inner.decision(&dispatch.channel, &thing.key, said);
+            let decision = decision.ok_or(Refusal::NoSession)?;
+            let decided = After::Decided(decision.switches.clone());
+            Ok(Plan::write(Some(Write::Decision(decision))).then(decided))
         }
         A::SessionMcpServerStartRequested(wanted) => {
             server(state, entry.announced.is_some(), &wanted.id, ServerRequest::Start)
@@ -181,12 +191,8 @@ fn config(
         if known(key) == Some(value) {
             continue;
         }
-        let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
-        if matches!(setting, Setting::Mode(_) | Setting::Model(_) | Setting::Approval(_)) {
-            let config = [(key.clone(), value.clone())].into_iter().collect();
-            let told = SessionConfigChangedAction { config, replace: None };
-            plan = plan.then(After::Expect(Box::new(StateAction::SessionConfigChanged(told))));
-        }
+        let model = wanted.get("model").or(known("model")).and_then(Value::as_str);
+        let setting = setting(dispatch, begun, branching.as_ref(), model, key, value)?;
         plan.effects.push(Effect::Change(setting));
     }
     let same = state
@@ -196,15 +202,16 @@ fn config(
     if plan.effects.is_empty() && (!replaces || same) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    Ok(plan.then(After::Keep))
+    Ok(plan)
 }
 
 /// What can be changed about a running session, and what that is when nobody chose.
-fn defaults(dispatch: &Dispatch<'_>) -> [(&'static str, Value); 3] {
+fn defaults(dispatch: &Dispatch<'_>) -> [(&'static str, Value); 4] {
     [
         ("mode", Mode::default().as_str().into()),
         ("autoApprove", "default".into()),
         ("model", dispatch.face.host.models().default_model().as_str().into()),
+        (EFFORT, DEFAULT_EFFORT.into()),
     ]
 }
 
@@ -213,6 +220,7 @@ fn setting(
     dispatch: &Dispatch<'_>,
     begun: bool,
     branching: Option<&Branching>,
+    model: Option<&str>,
     key: &str,
     value: &Value,
 ) -> Result<Setting, Refusal> {
@@ -242,6 +250,13 @@ fn setting(
                 Ok(Setting::Model(id.to_owned()))
             } else {
                 Err(SessionRefusal::NoModel(id.to_owned()).into())
+            }
+        }
+        EFFORT => {
+            let effort = value.as_str().map(effort_of).ok_or_else(wrong)?;
+            match takes_effort(&dispatch.face.host, model, effort.as_deref()) {
+                true => Ok(Setting::Effort(effort)),
+                false => Err(wrong()),
             }
         }
         "isolation" | "branch" if begun => Err(SessionRefusal::Begun.into()),

@@ -8,10 +8,10 @@ use ahp_types::{
 };
 
 use super::{
-    Refusal,
+    Refusal, Write,
     plan::{NoChange, Plan},
 };
-use crate::face::{Face, Inner};
+use crate::face::Inner;
 
 /// Bytes of all settings together, as they are written.
 pub(super) const ROOM: usize = 256 * 1024;
@@ -27,7 +27,7 @@ pub(crate) fn shown(values: JsonObject) -> RootConfigState {
 }
 
 /// What a change of settings does.
-pub(super) fn check(face: &Face, inner: &Inner, changed: &RootConfigChangedAction) -> Result<Plan, Refusal> {
+pub(super) fn check(inner: &Inner, changed: &RootConfigChangedAction) -> Result<Plan, Refusal> {
     let known = inner.core.root.config.as_ref().map(|config| &config.values);
     let mut values = match changed.replace {
         Some(true) => JsonObject::default(),
@@ -40,7 +40,5 @@ pub(super) fn check(face: &Face, inner: &Inner, changed: &RootConfigChangedActio
     if serde_json::to_vec(&values).map_or(true, |text| text.len() > ROOM) {
         return Err(Refusal::SettingsTooLarge);
     }
-    let kept = face.host.set_host_settings(&values);
-    kept.map_err(Refusal::SettingsUnsaved)?;
-    Ok(Plan::default())
+    Ok(Plan::write(Some(Write::Settings(values))))
 }

@@ -19,7 +19,7 @@ use super::{
     plan::Plan,
     refusal::{AnswerRefusal, CallRefusal},
 };
-use crate::{face::Inner, projection::Question, state::chat::tool_call_id, talk::Effect};
+use crate::{conversation::Effect, face::Inner, projection::Question, state::chat::tool_call_id};
 
 fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -> Result<&'a ToolCallState, Refusal> {
     let call = dispatch.chat(inner)?.tool_call(turn, call);
@@ -259,7 +259,7 @@ pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
         structured_content: None,
         error: Some(json!({ "message": message })),
     };
-    if let Some((_, talk)) = inner.talk_of(chat)
+    if let Some((_, talk)) = inner.conversation(chat)
         && let Some((request_id, _)) = talk.projector().question(call)
     {
         let answer = Answer::Tool(ToolAnswer::Result(Box::new(external(&result))));

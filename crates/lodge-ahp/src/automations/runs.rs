@@ -12,6 +12,7 @@ use crate::{
     face::Face,
     methods::{NewSession, Template, Wanted, prepare},
     rpc::RpcError,
+    session_config::effort_in,
     state::Uri,
     uri,
 };
@@ -67,7 +68,7 @@ impl AutomationFace for Face {
                 ends.borrow_and_update();
                 let is_running = {
                     let inner = self.inner.lock();
-                    let mut of = inner.talks.iter().filter(|(_, talk)| talk.host_id == session);
+                    let mut of = inner.conversations.iter().filter(|(_, talk)| talk.host_id == session);
                     of.any(|(chat, _)| {
                         let turn = inner.core.head(chat).and_then(|head| head.active_turn.as_ref());
                         turn.is_some_and(|turn| turn.message.origin.kind == MessageKind::Automation)
@@ -148,6 +149,7 @@ fn template(definition: &AutomationDefinition) -> Template {
     Template {
         provider: template.provider,
         directories: template.working_directories.unwrap_or_default(),
+        effort: template.model.as_ref().and_then(effort_in).map(str::to_owned),
         model: template.model.map(|model| model.id),
         config: template.config,
     }

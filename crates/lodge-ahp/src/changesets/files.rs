@@ -23,8 +23,11 @@ pub(super) struct Source {
 impl Inner {
     pub(super) fn source(&self, session: &str) -> Option<Source> {
         let entry = self.core.sessions.get(session)?;
-        let first = self.talks.get(&entry.default_chat)?;
-        let others = self.talks.iter().filter(|(chat, _)| **chat != entry.default_chat);
+        let first = self.conversations.get(&entry.default_chat)?;
+        let others = self
+            .conversations
+            .iter()
+            .filter(|(chat, _)| **chat != entry.default_chat);
         let others = others.map(|(_, talk)| talk).filter(|talk| &*talk.session == session);
         let all = std::iter::once(first).chain(others);
         Some(Source {
@@ -41,8 +44,8 @@ impl Inner {
 
     /// The host's session that a turn is in.
     fn session_of_turn(&self, session: &str, turn: &str) -> Option<String> {
-        let talks = self.talks.iter().filter(|(_, talk)| &*talk.session == session);
-        let mut with_stores = talks.filter_map(|(chat, talk)| Some((self.core.chats.get(chat)?.store(), talk)));
+        let conversations = self.conversations.iter().filter(|(_, talk)| &*talk.session == session);
+        let mut with_stores = conversations.filter_map(|(chat, talk)| Some((self.core.chats.get(chat)?.store(), talk)));
         let found = with_stores.find(|(store, _)| {
             let active = store.head().active_turn.as_ref();
             store.position(turn).is_some() || active.is_some_and(|active| active.id == turn)

@@ -14,11 +14,12 @@ use ahp_types::{
     },
     state::{ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus, ErrorInfo},
 };
-use lodge_host::{ChangeCounts, HostError, RegisterError, Span};
+use lodge_host::{ChangeCounts, HostError, Span};
 use tokio::sync::Notify;
 
 use super::{Kind, catalogue, files::edit, operations};
 use crate::{
+    actions::{Reviewed, Write},
     chats,
     face::{Face, Inner},
     projection::error_info,
@@ -159,7 +160,7 @@ impl Face {
     /// A conversation changed files.
     pub(crate) fn files_changed(&self, chat: &str) {
         let inner = self.inner.lock();
-        if let Some((_, talk)) = inner.talk_of(chat) {
+        if let Some((_, talk)) = inner.conversation(chat) {
             inner.followers.wake(&talk.session);
         }
     }
@@ -180,34 +181,35 @@ impl Face {
         }
     }
 
-    /// Saves which files of a changeset are reviewed after an action, before anybody sees it.
-    pub(crate) fn keep_review_marks(
-        &self,
-        inner: &Inner,
-        channel: &str,
-        state: &ChangesetState,
-        changed: &ChangesetFilesReviewChangedAction,
-    ) -> Result<(), RegisterError> {
-        let Some(source) = Kind::parse(channel).and_then(|(session, _)| inner.source(session)) else {
-            return Ok(());
-        };
-        let is_reviewed = |file: &&ChangesetFile| match changed.files.contains(&file.id) {
-            true => changed.reviewed,
-            false => file.reviewed == Some(true),
-        };
-        let reviewed = state.files.iter().filter(is_reviewed);
-        let mut marks = self.host.marks().reviewed(&source.first);
-        let prefix = mark_prefix(channel);
-        marks.retain(|key, _| !key.starts_with(&prefix));
-        marks.extend(reviewed.map(|file| (mark_of(channel, file), fingerprint(file))));
-        self.host.marks().set_reviewed(&source.first, &marks)
-    }
-
     /// Lets the other changesets of a session show the same review marks.
     pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
         if let Some((session, _)) = Kind::parse(channel) {
             inner.followers.wake(session);
         }
+    }
+}
+
+impl Inner {
+    /// Which files of a changeset are reviewed after an action, to be saved before anybody sees it.
+    pub(crate) fn new_review_marks(
+        &self,
+        channel: &str,
+        state: &ChangesetState,
+        changed: &ChangesetFilesReviewChangedAction,
+    ) -> Option<Write> {
+        let source = Kind::parse(channel).and_then(|(session, _)| self.source(session))?;
+        let is_reviewed = |file: &&ChangesetFile| match changed.files.contains(&file.id) {
+            true => changed.reviewed,
+            false => file.reviewed == Some(true),
+        };
+        let reviewed = state.files.iter().filter(is_reviewed);
+        let reviewed = Reviewed {
+            prefix: mark_prefix(channel),
+            files: reviewed
+                .map(|file| (mark_of(channel, file), fingerprint(file)))
+                .collect(),
+        };
+        Some(Write::Reviewed(source.first, reviewed))
     }
 }
 

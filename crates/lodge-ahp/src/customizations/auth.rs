@@ -23,7 +23,7 @@ use crate::{
 
 /// What a server said that wants somebody to sign in.
 #[derive(Default)]
-struct Said<'a> {
+struct AuthReply<'a> {
     url: &'a str,
     reason: Option<AuthReason>,
     scope: Option<&'a str>,
@@ -32,7 +32,7 @@ struct Said<'a> {
     client: Option<&'a str>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> AuthReply<'a> {
     fn of(request: &'a AuthRequest) -> Self {
         Self {
             url: &request.url,
@@ -93,8 +93,11 @@ fn origin(uri: &str) -> Option<&str> {
 /// What a server at this address wants, as far as it said.
 pub(super) fn required(logins: &Logins, url: &str, name: Option<&str>) -> McpServerAuthRequiredState {
     let wanted = logins.wanted_at(url);
-    let said = wanted.as_ref().map(Said::of);
-    let said = said.unwrap_or_else(|| Said { url, ..Said::default() });
+    let said = wanted.as_ref().map(AuthReply::of);
+    let said = said.unwrap_or_else(|| AuthReply {
+        url,
+        ..AuthReply::default()
+    });
     let required = said.required(name);
     McpServerAuthRequiredState {
         reason: required.reason,
@@ -109,7 +112,7 @@ pub(super) fn required(logins: &Logins, url: &str, name: Option<&str>) -> McpSer
 pub(crate) fn requirement(asked: &McpOauthRequired) -> McpAuthRequirement {
     let client = asked.static_client_config.as_ref();
     let challenge = asked.www_authenticate_params.as_ref();
-    let said = Said {
+    let said = AuthReply {
         url: &asked.server_url,
         reason: Some(match asked.reason {
             OauthReason::Upscope => AuthReason::Upscope,
@@ -155,7 +158,7 @@ impl ClientCalls for Watchers {
     fn signs_in(&self) -> bool {
         let Some(face) = self.face.upgrade() else { return false };
         let inner = face.inner.lock();
-        let session = inner.talks.get(&self.chat).map(|talk| &talk.session);
+        let session = inner.conversations.get(&self.chat).map(|talk| &talk.session);
         let channels = session.into_iter().chain([&self.chat]);
         channels
             .filter_map(|uri| inner.core.channel(uri))
@@ -198,14 +201,14 @@ impl Face {
             Err(error.with(json!({ "resources": wanted })))
         };
         let mut asked = logins.wanted();
-        asked.retain(|said| Said::of(said).resource().resource == name);
+        asked.retain(|said| AuthReply::of(said).resource().resource == name);
         // Where somebody says what a token reaches to, it must reach far enough.
         let reaches = |said: &AuthRequest| {
             token.is_empty()
-                || scopes.is_none_or(|given| Said::of(said).scopes().iter().all(|scope| given.contains(scope)))
+                || scopes.is_none_or(|given| AuthReply::of(said).scopes().iter().all(|scope| given.contains(scope)))
         };
         if asked.is_empty() || !asked.iter().all(reaches) {
-            return failed(asked.iter().map(|said| Said::of(said).resource()).collect());
+            return failed(asked.iter().map(|said| AuthReply::of(said).resource()).collect());
         }
         let give = |token: Option<Secret>| {
             let urls = asked.iter().map(|said| &said.url);
@@ -224,7 +227,7 @@ impl Face {
             // Whether the token is good is for the server to say. Whatever else keeps it from starting is in its state.
             if let Err(McpError::NeedsAuth(_)) = servers.start(&info.name).await {
                 give(None);
-                return failed(vec![Said::of(&asked[0]).resource()]);
+                return failed(vec![AuthReply::of(&asked[0]).resource()]);
             }
         }
         for session in self.live_sessions() {
@@ -243,7 +246,7 @@ impl Face {
     fn live_sessions(&self) -> Vec<Session> {
         let ids: Vec<String> = {
             let inner = self.inner.lock();
-            inner.talks.values().map(|talk| talk.host_id.clone()).collect()
+            inner.conversations.values().map(|talk| talk.host_id.clone()).collect()
         };
         ids.iter().filter_map(|id| self.host.live(id)).collect()
     }
@@ -284,10 +287,10 @@ mod tests {
             ("", false),
         ] {
             let metadata = json!({ "resource": resource, "resource_name": "itself" }).to_string();
-            let said = Said {
+            let said = AuthReply {
                 url: "https://a.example/mcp",
                 metadata: Some(&metadata),
-                ..Said::default()
+                ..AuthReply::default()
             };
             assert_eq!(said.resource().resource_name.is_some(), believed, "{resource}");
         }

@@ -8,9 +8,9 @@ use lodge_host::{DecidedFor, Decision, SessionDecisions};
 
 use crate::{
     actions::is_same,
+    conversation::Effect,
     face::{Face, Inner},
     state::Uri,
-    talk::Effect,
     uri,
 };
 
@@ -105,7 +105,7 @@ impl Face {
     /// What persons decided about the session that a chat is in.
     pub(super) fn decisions(&self, chat: &Uri) -> Decisions {
         let inner = self.inner.lock();
-        let session = inner.talks.get(chat).map(|talk| talk.session.clone());
+        let session = inner.conversations.get(chat).map(|talk| talk.session.clone());
         self.decisions_of(&inner, session.as_deref().unwrap_or_default())
     }
 
@@ -113,7 +113,7 @@ impl Face {
     pub(crate) fn own_decisions(&self, chat: &Uri) -> BTreeMap<String, bool> {
         let inner = self.inner.lock();
         let session = inner
-            .talks
+            .conversations
             .get(chat)
             .and_then(|talk| inner.core.sessions.get(&talk.session));
         session.map(|entry| entry.decisions.clone()).unwrap_or_default()
@@ -137,7 +137,7 @@ impl Face {
         if let Some(entry) = inner.core.sessions.get_mut(session) {
             entry.undone += 1;
         }
-        for talk in inner.talks.values().filter(|talk| &*talk.session == session) {
+        for talk in inner.conversations.values().filter(|talk| &*talk.session == session) {
             talk.tell(Effect::Decided);
         }
     }

@@ -19,8 +19,8 @@ use super::{
     show::{list, uri_of},
 };
 use crate::{
+    conversation::{Draft, Driver},
     face::Face,
-    talk::{Draft, Driver},
 };
 
 /// How long a message waits for plugins that are still being copied.
@@ -255,7 +255,7 @@ impl Driver {
             (Some(live), _) => Offer::of(&live.session, &self.face.host).await.ok(),
             (None, Some(draft)) => {
                 let plugins = self.custom.in_force(&decisions);
-                if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+                if let Some(talk) = self.face.inner.lock().conversations.get_mut(&self.chat) {
                     talk.plugins.clone_from(&plugins);
                 }
                 match draft.cwd.clone() {

@@ -216,7 +216,7 @@ impl Face {
     /// Shows what a session has, when that is news. Its default chat speaks for it.
     fn customized(&self, chat: &Uri, all: Vec<Customization>) {
         let mut inner = self.inner.lock();
-        let Some(session) = inner.talks.get(chat).map(|talk| talk.session.clone()) else {
+        let Some(session) = inner.conversations.get(chat).map(|talk| talk.session.clone()) else {
             return;
         };
         let Some(entry) = inner.core.sessions.get(&session) else {
@@ -235,7 +235,7 @@ impl Face {
     /// Whether somebody sees what a chat says about its session.
     pub(crate) fn is_looked_at(&self, chat: &Uri) -> bool {
         let inner = self.inner.lock();
-        let session = inner.talks.get(chat).map(|talk| &talk.session);
+        let session = inner.conversations.get(chat).map(|talk| &talk.session);
         let entry = session.and_then(|session| Some((session, inner.core.sessions.get(session)?)));
         entry.is_some_and(|(session, entry)| entry.default_chat == *chat && inner.core.is_heard(session))
     }
@@ -243,7 +243,7 @@ impl Face {
     /// One thing that was decided is done.
     fn decision_done(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
-        let session = inner.talks.get(chat).map(|talk| talk.session.clone());
+        let session = inner.conversations.get(chat).map(|talk| talk.session.clone());
         if let Some(entry) = session.and_then(|session| inner.core.sessions.get_mut(&session))
             && entry.default_chat == *chat
         {

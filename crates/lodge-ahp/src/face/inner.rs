@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 
-use ahp_types::{StateAction, actions::SessionChatAddedAction, state::SessionState};
+use ahp_types::{
+    StateAction,
+    actions::{SessionChatAddedAction, SessionConfigChangedAction, SessionTitleChangedAction},
+    state::SessionState,
+};
 
 use super::{point_to_chats, sub_state, summary_of};
 use crate::{
+    actions::{further, renamed},
     changesets::Followers,
+    conversation::{Cause, Conversation, Dispatched, Effect, Route},
     projection::{Scope, Step},
     state::{ChatEntry, ChatStore, Core, Uri},
-    talk::{Cause, Dispatched, Effect, Route, Talk},
     terminals::Terminals,
     uri,
 };
@@ -17,7 +22,7 @@ use crate::{
 pub(crate) struct Inner {
     pub(crate) core: Core,
     /// By the URI of the chat.
-    pub(crate) talks: HashMap<Uri, Talk>,
+    pub(crate) conversations: HashMap<Uri, Conversation>,
     /// From a sub-agent's chat to the chat of its conversation.
     pub(crate) subs: HashMap<Uri, Uri>,
     pub(crate) terminals: Terminals,
@@ -32,36 +37,36 @@ impl Inner {
             if let Some(chat) = self.core.chats.get_mut(&name) {
                 chat.put_back();
             }
-            if let Some(talk) = self.talks.get_mut(&name) {
+            if let Some(talk) = self.conversations.get_mut(&name) {
                 talk.put_back();
             }
         }
     }
 
     /// The conversation that a chat belongs to.
-    pub(crate) fn talk_of(&self, chat: &str) -> Option<(&Uri, &Talk)> {
+    pub(crate) fn conversation(&self, chat: &str) -> Option<(&Uri, &Conversation)> {
         let main = self.subs.get(chat).map_or(chat, |main| main);
-        self.talks.get_key_value(main)
+        self.conversations.get_key_value(main)
     }
 
     /// The conversation that a chat belongs to, to change it.
-    pub(crate) fn talk_mut(&mut self, chat: &str) -> Option<&mut Talk> {
+    pub(crate) fn conversation_mut(&mut self, chat: &str) -> Option<&mut Conversation> {
         let main = self.subs.get(chat).cloned();
-        self.talks.get_mut(main.as_deref().unwrap_or(chat))
+        self.conversations.get_mut(main.as_deref().unwrap_or(chat))
     }
 
     pub(super) fn is_needed(&self, session: &str) -> bool {
         let running = |chat: &Uri| self.core.chats.get(chat).is_some_and(ChatEntry::is_running);
-        let begins = |talk: &Talk| *talk.session == *session && talk.is_beginning();
+        let begins = |talk: &Conversation| *talk.session == *session && talk.is_beginning();
         self.core.has_audience(session)
             || self.core.chats_of(session).iter().any(running)
-            || self.talks.values().any(begins)
+            || self.conversations.values().any(begins)
     }
 
     /// Closes a session here. Whoever was subscribed hears no more of it.
     pub(crate) fn remove_session(&mut self, session: &str) {
         self.followers.end(session);
-        self.talks.retain(|_, talk| &*talk.session != session);
+        self.conversations.retain(|_, talk| &*talk.session != session);
         for chat in self.core.chats_of(session) {
             self.subs.remove(&chat);
         }
@@ -71,7 +76,7 @@ impl Inner {
 
     /// Where an action of a conversation goes.
     pub(crate) fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
-        let talk = self.talks.get(chat)?;
+        let talk = self.conversations.get(chat)?;
         Some(match scope {
             Scope::Main => chat.clone(),
             Scope::Session => talk.session.clone(),
@@ -80,10 +85,11 @@ impl Inner {
     }
 
     /// Does what the projection says, and lets what is derived follow. True when a turn began. If the event says what a client
-    /// wanted, the client is told with the first action on the conversation.
-    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
+    /// wanted, the client is told with the first action on the conversation; if it says what a client set, with the last one on
+    /// the session.
+    pub(crate) fn apply_steps(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
         let of = self
-            .talks
+            .conversations
             .get(chat)
             .map(|talk| (talk.session.clone(), talk.born.clone()));
         let Some((session, born)) = of else { return false };
@@ -93,19 +99,21 @@ impl Inner {
             .get(&session)
             .is_some_and(|session| session.default_chat == *chat);
         let (mut rested, mut queued, mut started) = (false, false, false);
+        let of_session = |step: &Step| matches!(step, Step::Act(Scope::Session, _));
+        let mut settings = steps.iter().filter(|step| of_session(step)).count();
         for step in steps {
             match step {
-                // A session is named and set up by its default chat; what its other chats say of that is their own.
-                Step::Act(Scope::Session, _) if !default => {}
+                // A session is set up by its default chat. What another one is called stands in the session's list of chats.
+                Step::Act(Scope::Session, action) if !default => {
+                    if let (StateAction::SessionTitleChanged(changed), Some(place)) = (&*action, further(self, chat)) {
+                        renamed(self, chat, &place, &changed.title);
+                    }
+                }
                 Step::Act(Scope::Session, action) => {
-                    let known = self.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-                    let news = self
-                        .core
-                        .sessions
-                        .get(&session)
-                        .is_some_and(|entry| is_news(&entry.state, &action));
-                    if !known && news {
-                        self.core.publish(&session, &action, None);
+                    settings -= 1;
+                    match cause.take_if(|cause| cause.setting.is_some() && settings == 0) {
+                        Some(cause) => self.publish_setting(&session, Some(&action), cause),
+                        None => self.publish_news(&session, &action),
                     }
                 }
                 Step::Act(scope, mut action) => {
@@ -117,8 +125,9 @@ impl Inner {
                             continue;
                         }
                         started |= matches!(*action, StateAction::ChatTurnStarted(_));
-                        let talk = self.talks.get_mut(chat);
-                        let cause = cause.take().or_else(|| talk?.cause_of(&action));
+                        let talk = self.conversations.get_mut(chat);
+                        let wanted = cause.take_if(|cause| cause.setting.is_none());
+                        let cause = wanted.or_else(|| talk?.cause_of(&action));
                         self.publish_for(&channel, &action, cause);
                     }
                 }
@@ -135,7 +144,7 @@ impl Inner {
                 }
                 Step::Prepare { id, message, delivery } => {
                     let send = self.core.for_agent(id, *message, delivery);
-                    if let Some(talk) = self.talks.get(chat) {
+                    if let Some(talk) = self.conversations.get(chat) {
                         talk.tell(send);
                     }
                 }
@@ -158,7 +167,7 @@ impl Inner {
 
     /// Lets the deltas that follow find their way.
     fn route(&mut self, chat: &Uri, scope: &Scope, channel: &Uri) {
-        let (Some(talk), Some(entry)) = (self.talks.get_mut(chat), self.core.chats.get(channel)) else {
+        let (Some(talk), Some(entry)) = (self.conversations.get_mut(chat), self.core.chats.get(channel)) else {
             return;
         };
         let feed = talk.feed_mut();
@@ -192,7 +201,7 @@ impl Inner {
 
     /// Begins with the next queued message, if the conversation is at rest. Clients see its turn when the log says so.
     fn start_queued(&mut self, chat: &Uri) {
-        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
+        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.conversations.get_mut(chat)) else {
             return;
         };
         let next = talk.projector().next_to_prepare();
@@ -210,19 +219,47 @@ impl Inner {
         }
     }
 
+    /// Publishes what an event says of a session, unless its state says the same.
+    fn publish_news(&mut self, session: &Uri, action: &StateAction) {
+        let entry = self.core.sessions.get(session);
+        if entry.is_some_and(|entry| is_news(&entry.state, action)) {
+            self.core.publish(session, action, None);
+        }
+    }
+
+    /// Publishes a setting in the words of the client that set it, with the values that it has now. `said` is what the event says
+    /// of it, if there is one.
+    pub(crate) fn publish_setting(&mut self, session: &Uri, said: Option<&StateAction>, cause: Cause) {
+        let entry = self.core.sessions.get(session);
+        let action = entry.and_then(|entry| Some(as_it_is(cause.setting.as_deref()?, said, &entry.state)));
+        match action {
+            Some(action) => self.publish_for(session, &action, Some(cause)),
+            None => cause.echo(&self.core),
+        }
+    }
+
     /// Publishes an action that says what a client wanted, and makes sure that the client hears of it.
     fn publish_for(&mut self, channel: &Uri, action: &StateAction, cause: Option<Cause>) {
         let Some(cause) = cause else {
             self.core.publish(channel, action, None);
             return;
         };
-        let Some(Dispatched { conn, origin, .. }) = &cause.dispatched else {
+        let Some(Dispatched {
+            conn,
+            channel: asked,
+            origin,
+            ..
+        }) = &cause.dispatched
+        else {
             self.core.publish(channel, action, None);
             return cause.done();
         };
+        // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
+        let here = asked == channel;
         let dialect = conn.peer().map(|peer| peer.dialect);
-        let published = self.core.publish(channel, action, Some(origin));
-        let heard = published && dialect.is_some_and(|dialect| self.core.hears(conn.id, dialect, channel));
+        let published = self.core.publish(channel, action, here.then_some(origin));
+        let hears = dialect.is_some_and(|dialect| self.core.hears(conn.id, dialect, channel));
+        let heard = published && here && hears;
         match heard {
             true => cause.done(),
             false => cause.echo(&self.core),
@@ -244,7 +281,7 @@ impl Inner {
                     .map(|tool| (tool.name.clone(), client.client_id.clone())),
             );
         }
-        for talk in self.talks.values_mut().filter(|talk| &*talk.session == session) {
+        for talk in self.conversations.values_mut().filter(|talk| &*talk.session == session) {
             talk.projector_mut().set_client_tools(tools.clone());
             talk.tell(Effect::Clients(clients.clone()));
         }
@@ -255,6 +292,34 @@ impl Inner {
         for chat in self.core.chats_of(session) {
             crate::actions::fail_calls_of(self, &chat, client);
         }
+    }
+}
+
+/// What a client set, with the values that count now: those that an event says, or else those of the state.
+fn as_it_is(set: &StateAction, said: Option<&StateAction>, state: &SessionState) -> StateAction {
+    match (set, said) {
+        (StateAction::SessionConfigChanged(set), said) => {
+            let mut config = set.config.clone();
+            let known = state.config.as_ref().map(|config| &config.values);
+            for (key, value) in &mut config {
+                if let Some(known) = known.and_then(|known| known.get(key)) {
+                    value.clone_from(known);
+                }
+            }
+            let replace = set.replace;
+            if let Some(StateAction::SessionConfigChanged(said)) = said {
+                let named = said.config.iter();
+                let named = named.filter(|(key, _)| replace != Some(true) || set.config.contains_key(*key));
+                config.extend(named.map(|(key, value)| (key.clone(), value.clone())));
+            }
+            StateAction::SessionConfigChanged(SessionConfigChangedAction { config, replace })
+        }
+        (_, Some(said)) => said.clone(),
+        (StateAction::SessionTitleChanged(_), None) => {
+            let title = state.title.clone();
+            StateAction::SessionTitleChanged(SessionTitleChangedAction { title })
+        }
+        (set, None) => set.clone(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The face as a whole: the state, the conversations behind it, and the host they belong to.
 
+mod agents;
 mod inner;
 mod locked;
 mod removals;
@@ -28,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{
+    agents::{is_agent, is_program},
     inner::Inner,
     locked::{Held, State},
     removals::Removals,
@@ -92,7 +94,7 @@ impl Face {
         let catalogue = Self::automations_state(&host);
         let seq = host.counter("ahp");
         let root = RootState {
-            agents: shapes::agents(&host, &config.pricing, customizations),
+            agents: agents::agents(&host, &config.pricing, customizations),
             active_sessions: Some(0),
             terminals: None,
             config: Some(crate::actions::shown_settings(settings)),
@@ -115,7 +117,7 @@ impl Face {
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
             core,
-            talks: HashMap::new(),
+            conversations: HashMap::new(),
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
             followers: Followers::default(),
@@ -249,7 +251,7 @@ impl Face {
     pub(crate) fn is_detached(&self, id: &str) -> bool {
         self.inner
             .lock()
-            .talks
+            .conversations
             .values()
             .any(|talk| talk.host_id == id && talk.is_detached)
     }
@@ -287,7 +289,7 @@ impl Face {
     }
 
     fn show_agents(&self, customizations: Option<Vec<Customization>>) {
-        let agents = shapes::agents(&self.host, &self.config.pricing, customizations);
+        let agents = agents::agents(&self.host, &self.config.pricing, customizations);
         let mut inner = self.inner.lock();
         if inner.core.root.agents != agents {
             let root = inner.core.root_uri.clone();
@@ -304,6 +306,6 @@ impl Face {
         for conn in inner.core.conns.values() {
             conn.close(crate::state::Closing::GoingAway);
         }
-        inner.talks.clear();
+        inner.conversations.clear();
     }
 }

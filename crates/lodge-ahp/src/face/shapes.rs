@@ -1,18 +1,14 @@
 //! The shapes that chats and agents have before anything happened, and the addresses in what the projection says.
 
-use std::collections::HashMap;
-
 use ahp_types::{
     StateAction,
     common::JsonObject,
     state::{
-        AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
-        Customization, FileEditSide, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo,
-        SessionStatus, ToolResultContent,
+        BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary, FileEditSide, SessionStatus,
+        ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
-use lodge_host::Host;
 use serde_json::{Value, json};
 
 use crate::{
@@ -132,44 +128,4 @@ pub(crate) fn other_hosts(hosts: &[(String, String)]) -> Option<JsonObject> {
         .map(|(name, url)| json!({ "name": name, "url": url }))
         .collect();
     (!links.is_empty()).then(|| object(json!({ "otherHosts": links })))
-}
-
-/// What the root state says about the host's agent.
-pub(super) fn agents(
-    host: &Host,
-    pricing: &HashMap<String, Value>,
-    customizations: Option<Vec<Customization>>,
-) -> Vec<AgentInfo> {
-    let models = host.models().list().into_iter().map(|model| SessionModelInfo {
-        meta: pricing
-            .get(&model.id)
-            .map(|pricing| object(json!({ "pricing": pricing }))),
-        id: model.id,
-        provider: uri::PROVIDER.to_owned(),
-        name: model.name,
-        max_context_window: model.context_window.try_into().ok().filter(|size| *size > 0),
-        max_output_tokens: model.max_output_tokens.try_into().ok().filter(|size| *size > 0),
-        max_prompt_tokens: None,
-        supports_vision: Some(model.vision),
-        policy_state: None,
-        config_schema: None,
-    });
-    vec![AgentInfo {
-        provider: uri::PROVIDER.to_owned(),
-        display_name: "Lodge".to_owned(),
-        description: "The agent of this host".to_owned(),
-        models: models.collect(),
-        protected_resources: None,
-        customizations,
-        capabilities: Some(AgentCapabilities {
-            multiple_chats: Some(MultipleChatsCapability {
-                fork: Some(true),
-                side_chat: Some(true),
-            }),
-            multiple_working_directories: Some(MultipleWorkingDirectoriesCapability {
-                immutable_primary: Some(true),
-                primary_replacement: None,
-            }),
-        }),
-    }]
 }

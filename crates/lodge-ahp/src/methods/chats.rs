@@ -65,7 +65,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let (main_id, directories, is_draft) = {
         let inner = face.inner.lock();
         let entry = inner.core.sessions.get(&session);
-        let found = entry.and_then(|entry| Some((entry, inner.talks.get(&entry.default_chat)?)));
+        let found = entry.and_then(|entry| Some((entry, inner.conversations.get(&entry.default_chat)?)));
         let (entry, talk) = found.ok_or_else(|| no_session(&params.channel))?;
         (
             talk.host_id.clone(),
@@ -299,7 +299,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
             ));
         }
         let own = inner
-            .talks
+            .conversations
             .get(params.channel.as_str())
             .map(|talk| talk.host_id.clone());
         own.ok_or_else(|| RpcError::params("a sub-agent's chat goes with the chat that started it"))?
@@ -313,7 +313,7 @@ impl Face {
     /// The session behind a further chat is gone, and the chats of its sub-agents with it.
     pub(crate) fn chat_gone(&self, id: &str) {
         let mut inner = self.inner.lock();
-        let found = inner.talks.iter().find(|(_, talk)| talk.host_id == id);
+        let found = inner.conversations.iter().find(|(_, talk)| talk.host_id == id);
         let Some((chat, session)) = found.map(|(chat, talk)| (chat.clone(), talk.session.clone())) else {
             return;
         };
@@ -327,7 +327,7 @@ impl Face {
             inner.core.remove_chat(&chat);
             inner.subs.remove(&chat);
         }
-        inner.talks.remove(&chat);
+        inner.conversations.remove(&chat);
         inner.core.settle(&session);
     }
 }

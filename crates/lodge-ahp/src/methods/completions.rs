@@ -113,7 +113,10 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
             .chats
             .get(chat)
             .is_some_and(|chat| !chat.store().turns().is_empty());
-        (inner.talks.get(chat).map(|talk| talk.host_id.clone()), has_begun)
+        (
+            inner.conversations.get(chat).map(|talk| talk.host_id.clone()),
+            has_begun,
+        )
     };
     let session = match id {
         Some(id) => request.face.host.open_session(&id).await.ok(),
@@ -157,7 +160,7 @@ async fn future_commands(request: &Request<'_>, chat: &str) -> Vec<CommandInfo> 
     let plugins = {
         let inner = request.face.inner.lock();
         let entry = inner.core.entry_of(chat);
-        let talk = entry.and_then(|entry| inner.talks.get(&entry.default_chat));
+        let talk = entry.and_then(|entry| inner.conversations.get(&entry.default_chat));
         talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
     };
     let cwd = directories(request, chat).into_iter().next().unwrap_or_default();
@@ -176,7 +179,7 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
     let Some(entry) = inner.core.entry_of(channel) else {
         return Vec::new();
     };
-    let asked = if inner.talks.contains_key(channel) {
+    let asked = if inner.conversations.contains_key(channel) {
         channel
     } else {
         &*entry.default_chat
@@ -192,7 +195,7 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
         let title = if is_default { &entry.state.title } else { &chat.title };
         let label = title.split_whitespace().collect::<Vec<_>>().join(" ");
         let fits = !label.is_empty() && label.to_lowercase().contains(wanted);
-        (fits && inner.talks.contains_key(chat.resource.as_str())).then(|| {
+        (fits && inner.conversations.contains_key(chat.resource.as_str())).then(|| {
             let insert = format!("#{CHAT}{label} ");
             let attachment = MessageAttachment::Chat(MessageChatAttachment {
                 label,

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use crate::{
+    face::{is_agent, is_program},
     rpc::{self, RpcError, RpcResult, code},
-    session_config::{Branching, branching, values, without_model},
+    session_config::{Branching, EFFORT, branching, values, without_model},
     uri,
 };
 
@@ -42,16 +43,23 @@ async fn resolved(request: &Request<'_>, params: &Resolve) -> Result<Resolved, R
     if let Some(provider) = params
         .provider
         .as_deref()
-        .filter(|provider| !uri::is_provider(provider))
+        .filter(|provider| !is_agent(&request.face.host, provider))
     {
         return Err(RpcError::new(
             code::PROVIDER_NOT_FOUND,
             format!("there is no provider {provider:?}"),
         ));
     }
-    let given = params.config.clone().unwrap_or_default();
+    let mut given = params.config.clone().unwrap_or_default();
+    if let Some(program) = params
+        .provider
+        .as_ref()
+        .filter(|name| is_program(&request.face.host, name))
+    {
+        given.insert("model".to_owned(), program.as_str().into());
+    }
     // A value that is gone by now is left out, for clients ask with what they remember. What is no text was never one.
-    for setting in ["model", "mode", "autoApprove", "isolation", "branch"] {
+    for setting in ["model", EFFORT, "mode", "autoApprove", "isolation", "branch"] {
         super::sessions::text(Some(&given), setting)?;
     }
     let directory = params.working_directory.as_deref().and_then(uri::path);

@@ -10,13 +10,16 @@ use lodge_host::KnownClient;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{Reply, Request};
+use super::{
+    Reply, Request, host_error,
+    sessions::{Meta, environment},
+};
 use crate::{
     automations,
+    conversation::COMMAND_PREFIX,
     relay::{self, Hold},
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, Conn, NoSubscription, Peer, Resumed},
-    talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
 };
@@ -322,6 +325,8 @@ struct Subscribe {
     resource: Option<String>,
     #[serde(default, deserialize_with = "rpc::object")]
     view: Option<View>,
+    #[serde(rename = "_meta", default, deserialize_with = "rpc::object")]
+    meta: Option<Meta>,
 }
 
 #[derive(Deserialize)]
@@ -340,6 +345,13 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
     let uri = named.ok_or_else(|| RpcError::params(format!("no {thing} is named")))?;
     let turns = params.view.and_then(|view| view.turns);
     let turns = turns.map(|turns| usize::try_from(turns.0).unwrap_or(usize::MAX));
+    if let Some(environment) = environment(request, params.meta)?
+        && let Some((_, id)) = request.face.locate(&uri).await
+    {
+        let alone = nobody_has(request, &uri, &id);
+        let brought = request.face.host.bring_environment(&id, environment, alone).await;
+        brought.map_err(host_error)?;
+    }
     open(request, peer, &uri).await;
     let mut inner = request.face.inner.lock();
     let subscribed = inner.core.subscribe(request.conn, peer, &uri, turns);
@@ -352,6 +364,21 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
     drop(inner);
     request.face.listeners_changed();
     Ok(Reply::Sent)
+}
+
+/// Whether nobody has a session open, over this face or another.
+fn nobody_has(request: &Request<'_>, uri: &str, id: &str) -> bool {
+    let face = request.face;
+    let inner = face.inner.lock();
+    let own = inner
+        .conversations
+        .values()
+        .filter(|talk| talk.host_id == id && talk.agent().is_some());
+    let others = face
+        .host
+        .live(id)
+        .is_some_and(|session| session.clients() > own.count());
+    !inner.core.has_audience(uri) && !others
 }
 
 #[derive(Serialize)]

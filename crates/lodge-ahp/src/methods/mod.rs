@@ -163,6 +163,7 @@ methods! {
     "lodge/todos" Modern Beside View work::todos,
     "lodge/signIn" Modern Beside Full work::sign_in,
     "lodge/stopWork" Modern Beside Full work::stop,
+    "lodge/workOutput" Modern Beside Full work::output,
     "lodge/pushKey" Modern Beside View push::key,
     "lodge/pushSubscribe" Modern Beside View push::subscribe,
     "lodge/pushUnsubscribe" Modern Beside View push::unsubscribe,

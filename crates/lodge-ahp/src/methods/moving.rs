@@ -16,12 +16,12 @@ use super::{Request, chats::no_session, sessions::host_error};
 use crate::{
     changesets::catalogue,
     chats::{self, Chat},
+    conversation::Conversation,
     face::{Face, Inner, summary_of},
     load::branching_of,
     projection::timestamp,
     rpc::{self, RpcError, RpcResult},
     state::{ChatEntry, SessionEntry, Uri},
-    talk::Talk,
     uri,
 };
 
@@ -53,7 +53,7 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
         let plan = plan(&inner, &params.channel, &to)?;
         let mut storing = Vec::new();
         if plan.source.from != plan.to {
-            storing.push(plan.source.record(Some(&plan.to_id))?.1);
+            storing.push(plan.source.record(Some(&plan.to_id))?);
         }
         let chats = LodgeChats {
             order: plan.order.clone(),
@@ -67,7 +67,7 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     if from != to {
-        if let Some(talk) = inner.talks.get_mut(chat) {
+        if let Some(talk) = inner.conversations.get_mut(chat) {
             talk.move_to(to.clone());
         }
         for chat in &plan.source.all {
@@ -107,8 +107,12 @@ async fn stored(storing: impl IntoIterator<Item = Storing>) -> Result<(), RpcErr
 
 /// Brings a session back that left memory: its log is about to be written.
 async fn wake(face: &Face, chat: &str) -> Result<(), RpcError> {
-    let sleeps = |talk: &Talk| !talk.is_draft && talk.agent().is_none();
-    let sleeps = face.inner.lock().talk_of(chat).is_some_and(|(_, talk)| sleeps(talk));
+    let sleeps = |talk: &Conversation| !talk.is_draft && talk.agent().is_none();
+    let sleeps = face
+        .inner
+        .lock()
+        .conversation(chat)
+        .is_some_and(|(_, talk)| sleeps(talk));
     match sleeps {
         true => face.materialise_chat(chat).await.map_err(host_error),
         false => Ok(()),
@@ -128,14 +132,18 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
         directories.further = chosen.iter().skip(1).cloned().collect();
         session.set_directories(&directories).await.map_err(RpcError::failed)?;
     }
+    let title = Chat::of(&id, &session.state().about).map(|chat| chat.title);
+    if let Some(title) = title.filter(|title| !title.is_empty()) {
+        session.rename(Some(title)).await.map_err(RpcError::failed)?;
+    }
     let summary = face.summary(&id).await;
     let git = lodge_host::git_context(session.settings().cwd).await;
     let to: Uri = uri::session(&id).into();
     // It is kept before anybody is told.
-    let (source, (own, storing)) = {
+    let (source, storing) = {
         let source = source(&face.inner.lock(), chat, true)?;
-        let recorded = source.record(None)?;
-        (source, recorded)
+        let storing = source.record(None)?;
+        (source, storing)
     };
     stored([storing]).await?;
     let mut guard = face.inner.lock();
@@ -148,10 +156,6 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     });
     kept.map_err(RpcError::failed)?;
     let mut state = face.session_state(&session, &chat, git);
-    if let Some(title) = Some(own.title).filter(|title| !title.is_empty()) {
-        crate::actions::tell_title(inner, &chat, &title);
-        state.title = title;
-    }
     state.changesets = Some(catalogue(&to, state.project.is_some(), true));
     state.customizations = inner
         .core
@@ -163,7 +167,7 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let mut entry = SessionEntry::new(state, Some(schema), created, chat.clone());
     entry.changes = face.host.marks().get(&id).changes.map(chats::changes);
     inner.core.insert_session(to.clone(), entry);
-    if let Some(talk) = inner.talks.get_mut(&chat) {
+    if let Some(talk) = inner.conversations.get_mut(&chat) {
         talk.move_to(to.clone());
     }
     for chat in &all {
@@ -203,11 +207,10 @@ struct Source {
 
 impl Source {
     /// Has the log say whose chat it is from now on. What it has keeps the address that it got where it was made.
-    fn record(&self, session: Option<&str>) -> Result<(Chat, Storing), RpcError> {
+    fn record(&self, session: Option<&str>) -> Result<Storing, RpcError> {
         let mut chat = Chat::of(&self.chat_id, &self.agent.state().about).ok_or_else(|| no_session(&self.chat))?;
         chat.born.get_or_insert_with(|| self.from.to_string());
-        let storing = self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)?;
-        Ok((chat, storing))
+        self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)
     }
 }
 
@@ -219,7 +222,7 @@ fn refused(why: &str) -> RpcError {
 fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     let (chat, entry) = inner.core.chats.get_key_value(chat).ok_or_else(|| no_session(chat))?;
     let head = entry.store().head();
-    let talk = inner.talks.get(chat).filter(|_| head.movable == Some(true));
+    let talk = inner.conversations.get(chat).filter(|_| head.movable == Some(true));
     let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
     let subs = inner.core.sessions.get(&entry.session).into_iter();
     let subs = subs
@@ -293,7 +296,7 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
         }
     }
     let main = inner
-        .talks
+        .conversations
         .get(&into.default_chat)
         .ok_or_else(|| no_session(&to.session))?;
     Ok(Plan {

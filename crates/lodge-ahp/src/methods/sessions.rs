@@ -15,12 +15,12 @@ use serde_json::Value;
 use super::Request;
 use crate::{
     actions, chats,
-    face::Face,
+    conversation::{Draft, Effect},
+    face::{Face, is_agent, is_program},
     load::{NewState, UNTITLED, branching_of, new_state},
     rpc::{self, RpcError, RpcResult, code},
-    session_config::{Branching, Isolation},
+    session_config::{Branching, EFFORT, Isolation, effort_of, takes_effort},
     state::Uri,
-    talk::{Draft, Effect},
     uri,
 };
 
@@ -52,7 +52,7 @@ struct Create {
 
 /// What clients of Lodge's own say beyond the protocol.
 #[derive(Deserialize)]
-struct Meta {
+pub(super) struct Meta {
     /// The variables of whoever starts the session. They are kept in memory only.
     #[serde(rename = "lodge.environment", default)]
     environment: Option<BTreeMap<String, String>>,
@@ -61,9 +61,8 @@ struct Meta {
 #[derive(Deserialize)]
 struct Model {
     id: String,
-    /// No model here has settings of its own.
-    #[serde(default, rename = "config")]
-    _config: Option<JsonObject>,
+    #[serde(default)]
+    config: Option<JsonObject>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +77,8 @@ pub(crate) struct Template {
     pub(crate) provider: Option<String>,
     pub(crate) directories: Vec<String>,
     pub(crate) model: Option<String>,
+    /// How much the model reasons.
+    pub(crate) effort: Option<String>,
     pub(crate) config: Option<JsonObject>,
 }
 
@@ -89,10 +90,24 @@ pub(crate) struct Wanted {
     /// Where it works beside that, by addresses.
     further: Vec<String>,
     model: Option<String>,
+    effort: Option<String>,
     mode: Mode,
     approval: Approval,
     branching: Option<Branching>,
     environment: Option<Environment>,
+}
+
+/// The variables that a client brings, if it does.
+pub(super) fn environment(request: &Request<'_>, meta: Option<Meta>) -> Result<Option<Environment>, RpcError> {
+    let Some(variables) = meta.and_then(|meta| meta.environment) else {
+        return Ok(None);
+    };
+    // Which programs a name stands for is the owner's to say.
+    if request.conn.admission.identity.device().is_some() {
+        return Err(RpcError::params("only programs of the owner can bring an environment"));
+    }
+    let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+    Ok(Some(Environment::of(variables)))
 }
 
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
@@ -115,21 +130,16 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         ));
     }
     let directories = params.working_directories.into_iter().flatten();
+    let options = params.model.as_ref().and_then(|model| model.config.as_ref());
     let template = Template {
         provider: params.provider,
         directories: directories.chain(params.working_directory).collect(),
+        effort: text(options, EFFORT)?.map(str::to_owned),
         model: params.model.map(|model| model.id),
         config: params.config,
     };
     let mut wanted = prepare(face, template).await?;
-    if let Some(variables) = params.meta.and_then(|meta| meta.environment) {
-        // Which programs a name stands for is the owner's to say.
-        if request.conn.admission.identity.device().is_some() {
-            return Err(RpcError::params("only programs of the owner can bring an environment"));
-        }
-        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
-        wanted.environment = Some(Environment::of(variables));
-    }
+    wanted.environment = environment(request, params.meta)?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
     let taken = face.inner.lock().core.has_channel(&session);
@@ -221,7 +231,7 @@ pub(super) fn own_uri(named: Option<String>, thing: &str, own_scheme: Option<&st
 
 /// Whether there can be such a session, as things are now, and what it is then.
 pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, RpcError> {
-    if let Some(provider) = template.provider.as_deref().filter(|name| !uri::is_provider(name)) {
+    if let Some(provider) = template.provider.as_deref().filter(|name| !is_agent(&face.host, name)) {
         return Err(RpcError::new(
             code::PROVIDER_NOT_FOUND,
             format!("there is no provider {provider:?}"),
@@ -256,10 +266,30 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
         Some(model) => Some(model),
         None => text(config, "model")?.map(str::to_owned),
     };
+    let program = template.provider.clone().filter(|name| is_program(&face.host, name));
+    let model = match (program, model) {
+        (Some(program), Some(model)) if model != program => {
+            return Err(RpcError::params(format!(
+                "the agent {program:?} does not use the model {model:?}"
+            )));
+        }
+        (program, model) => program.or(model),
+    };
     if let Some(model) = &model
         && face.host.models().resolve(Some(model)).is_err()
     {
         return Err(RpcError::params(format!("there is no model {model:?}")));
+    }
+    let effort = match template.effort {
+        Some(effort) => Some(effort),
+        None => text(config, EFFORT)?.map(str::to_owned),
+    };
+    let effort = effort.as_deref().and_then(effort_of);
+    if !takes_effort(&face.host, model.as_deref(), effort.as_deref()) {
+        let (model, effort) = (model.unwrap_or_default(), effort.unwrap_or_default());
+        return Err(RpcError::params(format!(
+            "the model {model:?} has no thinking level {effort:?}"
+        )));
     }
     let (mode, approval, isolation) = session_settings(config)?;
     let branch = text(config, "branch")?.map(str::to_owned);
@@ -269,6 +299,7 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
         cwd,
         further: directories,
         model,
+        effort,
         mode,
         approval,
         branching,
@@ -371,6 +402,7 @@ impl NewSession<'_> {
             mode: wanted.mode.as_str(),
             approval: wanted.approval,
             model: Some(model.unwrap_or_else(|| face.host.models().default_model().to_owned())),
+            effort: wanted.effort.clone(),
             branching: wanted.branching.clone(),
             lifecycle: SessionLifecycle::Creating,
             flags: SessionStatus::IsRead.bits(),
@@ -381,6 +413,7 @@ impl NewSession<'_> {
             further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
             chosen: None,
             model: wanted.model,
+            effort: wanted.effort,
             mode: wanted.mode,
             approval: wanted.approval,
             title: self.title,
@@ -425,7 +458,7 @@ pub(super) fn fork_point(
 ) -> Result<(String, Option<uuid::Uuid>), RpcError> {
     let inner = request.face.inner.lock();
     let (_, talk) = inner
-        .talk_of(chat)
+        .conversation(chat)
         .ok_or_else(|| RpcError::params(format!("there is no chat {chat}")))?;
     let event = talk.projector().last_event_of(turn);
     let event = event.ok_or_else(|| RpcError::params(format!("there is no turn {turn:?} to fork from")))?;
@@ -522,7 +555,7 @@ impl Face {
         let gone = || HostError::NotFound(chat.to_owned());
         let (made, id, is_draft) = {
             let inner = self.inner.lock();
-            let (_, talk) = inner.talk_of(chat).ok_or_else(gone)?;
+            let (_, talk) = inner.conversation(chat).ok_or_else(gone)?;
             if talk.is_draft && *talk.session != uri::session(&talk.host_id) {
                 let kept = self.keep_uri(&inner, &talk.session);
                 kept.map_err(|error| HostError::Invalid(error.to_string()))?;
@@ -556,7 +589,11 @@ impl Face {
     pub(crate) async fn materialised(&self, session: &str) -> Result<lodge_host::Session, HostError> {
         self.materialise(session).await?;
         let chat = self.default_chat(session).await;
-        let id = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.host_id.clone());
+        let id = self
+            .inner
+            .lock()
+            .conversation(&chat)
+            .map(|(_, talk)| talk.host_id.clone());
         self.host
             .open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
             .await

@@ -29,9 +29,13 @@ impl Projector {
         said.retain(|id, _| queue.waits(id));
     }
 
-    /// A client's message was accepted; the log says so in a moment.
-    pub(crate) fn accepted(&mut self, id: &str, message: Message) {
-        self.said.insert(id.to_owned(), message);
+    /// A client's message is about to be accepted: this is how it is written, if more is known than the log tells. How it was
+    /// written before.
+    pub(crate) fn accepted(&mut self, id: &str, message: Option<Message>) -> Option<Message> {
+        match message {
+            Some(message) => self.said.insert(id.to_owned(), message),
+            None => self.said.remove(id),
+        }
     }
 
     /// A message as its client wrote it, if more is known than the log tells.

@@ -36,7 +36,7 @@ pub(crate) use self::{
     edits::{Proposed, Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{embedded, message_of, message_of_prompt},
-    tools::{EditError, Said, said_in},
+    tools::{ContentKind, EditError, said_in},
 };
 
 /// Where an action goes.

@@ -61,6 +61,16 @@ impl Queue {
     }
 }
 
+/// The message that an event replaces with another one.
+fn replaced(payload: &Payload) -> Option<&str> {
+    match payload {
+        Payload::LodgeMessageQueued(queued) => queued.replaces.as_deref(),
+        Payload::LodgeMessageBegun(begun) => begun.replaces.as_deref(),
+        Payload::LodgeMessageEdited(edited) => edited.replaces.as_deref(),
+        _ => None,
+    }
+}
+
 impl Projector {
     /// Something about the messages that wait changed.
     pub(super) fn queue_event(&mut self, payload: &Payload) {
@@ -82,6 +92,9 @@ impl Projector {
             }
             Payload::LodgeMessageRemoved(removed) => removed.ids.iter().for_each(|id| self.message_left(id)),
             _ => {}
+        }
+        if let Some(replaced) = replaced(payload) {
+            self.message_left(replaced);
         }
     }
 

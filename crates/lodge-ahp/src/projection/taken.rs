@@ -12,7 +12,7 @@ use lodge_host::Approval;
 use serde_json::{Value, json};
 
 use super::{Projector, Scope, Step, answers::markdown, error_info, object, turns::End};
-use crate::session_config::approval_values;
+use crate::session_config::{DEFAULT_EFFORT, EFFORT, approval_values};
 
 impl Projector {
     pub(super) fn take(&mut self, event: &Event) {
@@ -127,6 +127,10 @@ impl Projector {
             }
             Payload::SessionModelChange(changed) if of_agent == Some(Scope::Main) => {
                 self.config(json!({ "model": changed.new_model }));
+                if changed.reasoning_effort != changed.previous_reasoning_effort {
+                    let effort = changed.reasoning_effort.as_deref().unwrap_or(DEFAULT_EFFORT);
+                    self.config(json!({ EFFORT: effort }));
+                }
             }
             Payload::LodgeApproval(approval) => {
                 // One action for each: a client that set one of them waits for just that.

@@ -644,22 +644,22 @@ fn text_content(text: String) -> ToolResultContent {
 }
 
 /// What is too much for the state, as an event has it.
-pub(crate) enum Said {
+pub(crate) enum ContentKind {
     Text(String),
     /// In base64.
     Bytes(String),
 }
 
 /// What a call said under this name, and of which kind, when this event is its end.
-pub(crate) fn said_in(event: &Event, call: &str, name: &str) -> Option<(Said, String)> {
+pub(crate) fn said_in(event: &Event, call: &str, name: &str) -> Option<(ContentKind, String)> {
     let Payload::ToolExecutionComplete(done) = event.payload() else {
         return None;
     };
     if done.tool_call_id != call {
         return None;
     }
-    let text = |text: &str, kind: &str| Some((Said::Text(text.to_owned()), kind.to_owned()));
-    let bytes = |data: &str, kind: &str| Some((Said::Bytes(data.to_owned()), kind.to_owned()));
+    let text = |text: &str, kind: &str| Some((ContentKind::Text(text.to_owned()), kind.to_owned()));
+    let bytes = |data: &str, kind: &str| Some((ContentKind::Bytes(data.to_owned()), kind.to_owned()));
     match (name, &done.result, &done.error) {
         (OUTPUT, Some(result), _) => return text(for_people(result), PLAIN),
         (OUTPUT, None, Some(error)) => return text(&error.message, PLAIN),
@@ -842,7 +842,7 @@ mod tests {
             let shown = format!("{steps:?}");
             assert!(shown.len() < 10_000 && shown.contains("/content/c-output"), "{shown}");
             match said_in(&done, "c", "output") {
-                Some((Said::Text(said), kind)) => assert_eq!((said, kind.as_str()), (long.clone(), PLAIN)),
+                Some((ContentKind::Text(said), kind)) => assert_eq!((said, kind.as_str()), (long.clone(), PLAIN)),
                 _ => panic!("nothing is named so"),
             }
         }

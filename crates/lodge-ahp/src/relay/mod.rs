@@ -40,7 +40,7 @@ const MOST: usize = 256;
 const INTRODUCTION: (Duration, usize) = (Duration::from_secs(10), 4 << 10);
 
 /// What is handed on, and by what it names the session. Everything else is this host's, and so is what nobody has thought of yet.
-const HANDED_ON: [(&str, Field); 14] = [
+const HANDED_ON: [(&str, Field); 15] = [
     ("subscribe", Field::Channel),
     ("unsubscribe", Field::Channel),
     ("dispatchAction", Field::Channel),
@@ -54,6 +54,7 @@ const HANDED_ON: [(&str, Field); 14] = [
     ("lodge/todos", Field::Channel),
     ("lodge/signIn", Field::Channel),
     ("lodge/stopWork", Field::Channel),
+    ("lodge/workOutput", Field::Channel),
     ("resourceRead", Field::Uri),
 ];
 

@@ -4,7 +4,7 @@ use ahp_types::state::{Message, MessageAttachment, ResponsePart, ToolCallState, 
 use lodge_host::Delivery;
 
 use super::{ChatEntry, ChatStore, Core};
-use crate::talk::Effect;
+use crate::conversation::Effect;
 
 /// Why a message cannot refer to a chat.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::{
 impl Inner {
     /// Shows what is new about a command of a conversation.
     pub(crate) fn agent_terminal(&mut self, chat: &Uri, session: &Uri, call: &str, news: TerminalNews) {
-        let born = self.talks.get(chat).map_or(session, |talk| &talk.born);
+        let born = self.conversations.get(chat).map_or(session, |talk| &talk.born);
         let uri: Uri = uri::tool_terminal(born, call).into();
         match news {
             TerminalNews::Opened { scope, turn_id, title } => {
@@ -101,7 +101,7 @@ impl Inner {
     /// The call of a terminal that is not there: its chat, turn, id and state.
     fn past_call(&self, uri: &str) -> Option<(Uri, String, String, ToolCallState)> {
         let (born, call) = uri::call_of_tool_terminal(uri).filter(|_| !self.core.services.contains_key(uri))?;
-        let within = |chat: &&Uri| self.talk_of(chat).is_some_and(|(_, talk)| *talk.born == *born);
+        let within = |chat: &&Uri| self.conversation(chat).is_some_and(|(_, talk)| *talk.born == *born);
         self.core.chats.keys().filter(within).find_map(|chat| {
             let (turn, shown) = self.find_call(chat, &call)?;
             Some((chat.clone(), turn, call.clone(), shown))

@@ -29,7 +29,7 @@ pub(crate) enum TerminalEffect {
 /// Why a client may not do something to a terminal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TerminalRefusal {
-    #[error("the agent's terminal is over")]
+    #[error("the agent's command has ended, and its terminal with it")]
     Over,
     #[error("this is the output of the agent's tool; only the agent can act on it")]
     OfAgent,

@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
-use lodge_host::{Approval, Change, ManagedPolicy, Supply};
+use lodge_ahp::Limits;
+use lodge_host::{Approval, Change, ManagedPolicy, Mode, Supply};
 use serde_json::{Value, json};
 
-use crate::kit::{Client, House, ROOT, house, turn_started, uuid};
+use crate::{
+    kit::{Client, House, ROOT, house, house_of_two_models, turn_started, uuid},
+    mirror::Mirror,
+};
 
 fn git(directory: &Path, args: &[&str]) -> String {
     let output = std::process::Command::new("git")
@@ -54,7 +58,7 @@ async fn the_schema_follows_the_values() {
     };
     assert_eq!(
         names(&resolve(&mut a, json!({})).await),
-        ["model", "mode", "autoApprove"]
+        ["model", "thinkingLevel", "mode", "autoApprove"]
     );
     repository(&house);
     for client in [&mut a, &mut seed] {
@@ -63,10 +67,12 @@ async fn the_schema_follows_the_values() {
             json!({ "branch": "feature/config", "mode": "plan", "autoApprove": "nonsense" }),
         )
         .await;
-        assert_eq!(names(&folder), ["model", "mode", "autoApprove", "isolation", "branch"]);
+        let all = ["model", "thinkingLevel", "mode", "autoApprove", "isolation", "branch"];
+        assert_eq!(names(&folder), all);
         assert_eq!(
             folder["values"],
-            json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default", "isolation": "folder", "branch": "main" })
+            json!({ "model": "rehearsal", "thinkingLevel": "default", "mode": "plan", "autoApprove": "default",
+                "isolation": "folder", "branch": "main" })
         );
         let branch = &folder["schema"]["properties"]["branch"];
         assert_eq!(
@@ -93,6 +99,78 @@ async fn the_schema_follows_the_values() {
     // Every schema is what the official types read.
     let resolved = resolve(&mut a, json!({ "isolation": "worktree" })).await;
     serde_json::from_value::<ahp_types::commands::ResolveSessionConfigResult>(resolved).unwrap();
+}
+
+/// How much the model of a session reasons.
+async fn effort(house: &House, session: &str) -> Option<String> {
+    let id = session.rsplit('/').next().unwrap();
+    house.host.open_session(id).await.unwrap().settings().reasoning_effort
+}
+
+/// What a client says to choose a model and how much it reasons.
+fn chosen(model: &str, effort: &str) -> Value {
+    json!({ "id": model, "config": { "thinkingLevel": effort } })
+}
+
+#[tokio::test]
+async fn how_much_a_model_reasons_is_chosen_with_it_in_every_dialect_and_kept() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let root = a.subscribe(ROOT).await["state"].clone();
+    let model = &root["agents"][0]["models"][0];
+    let efforts = &model["configSchema"]["properties"]["thinkingLevel"];
+    let known = (&efforts["enum"], &efforts["enumLabels"][0]);
+    assert_eq!(known, (&json!(["low", "medium", "high"]), &json!("Low")), "{model}");
+    let session = format!("lodge:/{}", uuid(1));
+    let create = |effort: &str| json!({ "channel": session, "model": chosen("rehearsal", effort) });
+    let refused = a.request("createSession", create("most")).await.unwrap_err();
+    assert!(refused.to_string().contains("no thinking level"), "{refused}");
+    a.request("createSession", create("low")).await.unwrap();
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "low", "{state}");
+    // Before its first message, by any client.
+    let change = |effort: &str| json!({ "type": "session/configChanged", "config": { "thinkingLevel": effort } });
+    a.accepted(&session, change("medium")).await;
+    let refused = a.refused(&session, change("most")).await;
+    assert!(refused.contains("is not a value"), "{refused}");
+    let seen = seed.subscribe(&session).await;
+    assert_eq!(
+        seen["state"]["summary"]["model"],
+        chosen("rehearsal", "medium"),
+        "{seen}"
+    );
+    let chat = state["defaultChat"].as_str().unwrap().to_owned();
+    a.subscribe(&chat).await;
+    a.turn(&chat, "t1", "say hello").await;
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("medium"));
+    // With a message, as VS Code does.
+    let mut first = turn_started("t2", "say hello");
+    first["message"]["model"] = chosen("rehearsal", "high");
+    a.accepted(&chat, first).await;
+    a.ends(&chat, "t2").await;
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("high"));
+    let mut wrong = turn_started("t3", "say hello");
+    wrong["message"]["model"] = chosen("rehearsal", "most");
+    a.accepted(&chat, wrong).await;
+    let failed = a.ends(&chat, "t3").await;
+    assert!(failed.to_string().contains("no thinking level"), "{failed}");
+    let changed = json!({ "type": "session/modelChanged", "session": session, "model": chosen("rehearsal", "low") });
+    let told = seed.dispatch_seed(changed).await;
+    let told = seed.verdict(told).await;
+    assert_eq!(told["action"]["model"], chosen("rehearsal", "low"), "{told}");
+    assert_eq!(effort(&house, &session).await.as_deref(), Some("low"));
+    drop((a, seed));
+    house.restart().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "low", "{state}");
+    b.accepted(&session, change("default")).await;
+    drop(b);
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let state = c.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["thinkingLevel"], "default", "{state}");
 }
 
 #[tokio::test]
@@ -248,6 +326,7 @@ async fn settings_change_while_a_session_runs() {
     }
     let state = a.subscribe(&session).await["state"].clone();
     let mut expected = config;
+    expected["thinkingLevel"] = json!("default");
     expected["lodge.approvals"] = json!("all");
     assert_eq!(state["config"]["values"], expected);
 }
@@ -393,6 +472,133 @@ async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
         );
         a.subscribe(&chat).await;
     }
+}
+
+/// What an AHP client is shown of the settings of a session, and the title of its further chat.
+fn settings_in(state: &Value) -> Value {
+    let values = &state["config"]["values"];
+    let title = &state["chats"][1]["title"];
+    json!([
+        state["title"],
+        title,
+        values["mode"],
+        values["lodge.approvals"],
+        values["autoApprove"],
+        values["model"]
+    ])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_are_what_the_log_says_whoever_changes_them_at_the_same_moment() {
+    let mut house = house_of_two_models(Limits::default()).await;
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.1.0").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    let further = "ahp-chat:/further";
+    a.request("createChat", json!({ "channel": session, "chat": further }))
+        .await
+        .unwrap();
+    let mut mirrors = [Mirror::default(), Mirror::default()];
+    a.drain().await;
+    mirrors[0].snapshot(&a.subscribe(&session).await);
+    b.drain().await;
+    mirrors[1].snapshot(&b.subscribe(&session).await);
+    let live = house.host.open_session(&uuid(1)).await.unwrap();
+    let chats = house.host.chats_of(&uuid(1)).await.unwrap();
+    let other = house.host.open_session(&chats[0].id).await.unwrap();
+    let mut heard = (Vec::new(), Vec::new());
+    for round in 0..60 {
+        let (host, one, two) = (house.host.clone(), live.clone(), other.clone());
+        let app = tokio::spawn(async move {
+            one.configure(Change::Mode(Mode::Plan)).await.unwrap();
+            one.configure(Change::Approval(Approval::Ask)).await.unwrap();
+            one.rename(Some(format!("app {round}"))).await.unwrap();
+            two.rename(Some(format!("app's {round}"))).await.unwrap();
+            one.select_model(&host, "rehearsal").await.unwrap();
+        });
+        let set = |config: Value| json!({ "type": "session/configChanged", "config": config });
+        let title = |title: &str| json!({ "type": "session/titleChanged", "title": format!("{title} {round}") });
+        let (mode, all) = (["autopilot", "interactive"][round % 2], ["all", "edits"][round % 2]);
+        let mut sent = Vec::new();
+        for (channel, action) in [
+            (&*session, set(json!({ "mode": mode, "model": "distant" }))),
+            (&*session, set(json!({ "lodge.approvals": all }))),
+            (&*session, title("client")),
+            (further, title("client's")),
+            (&*chat, title("by its chat")),
+            (
+                &*session,
+                set(json!({ "autoApprove": "default", "mode": "interactive" })),
+            ),
+        ] {
+            sent.push(a.dispatch(channel, action).await);
+        }
+        let mut of_seed = json!({ "type": "session/modelChanged", "model": { "id": "distant" } });
+        of_seed["session"] = session.clone().into();
+        b.dispatch_seed(of_seed).await;
+        app.await.unwrap();
+        for seq in sent {
+            // Taken out of what is heard in order, so noted beside it.
+            let answered =
+                |message: &Value| message["params"]["origin"] == json!({ "clientId": "a", "clientSeq": seq });
+            while !a.inbox.iter().any(answered) && !heard.0.iter().any(answered) {
+                heard.0.extend(a.drain().await);
+            }
+        }
+        heard.0.extend(a.drain().await);
+        heard.1.extend(b.drain().await);
+        for message in heard.0.drain(..).filter(|message| message["method"] == "action") {
+            assert_eq!(message["params"].get("rejectionReason"), None, "{message}");
+            mirrors[0].envelope(&message["params"]);
+        }
+        for message in heard.1.drain(..).filter(|message| message["method"] == "action") {
+            mirrors[1].seed_envelope(&message["params"]);
+        }
+        // Everything is recorded; the last of it is told in a moment.
+        let says = live.state();
+        let approval = Approval::from(says.approval.as_ref().unwrap());
+        let mut tries = 0;
+        let shown = loop {
+            let shown = settings_in(&a.subscribe(&session).await["state"]);
+            let expected = json!([
+                says.about.named.as_ref().and_then(|named| named.name.clone()),
+                other.state().about.named.and_then(|named| named.name),
+                says.mode,
+                shown[3],
+                shown[4],
+                says.model,
+            ]);
+            if shown == expected && live.settings().approval == approval {
+                break shown;
+            }
+            tries += 1;
+            assert!(
+                tries < 100,
+                "round {round}: clients see {shown}, and the log says {expected}"
+            );
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        };
+        let names = match approval {
+            Approval::ApproveAll => ["all", "autoApprove"],
+            Approval::AutoEdit => ["edits", "default"],
+            Approval::Ask => ["ask", "default"],
+            _ => ["safe", "default"],
+        };
+        assert_eq!(json!([shown[3], shown[4]]), json!(names), "round {round}");
+        heard.0.extend(a.drain().await);
+        for message in heard.0.drain(..).filter(|message| message["method"] == "action") {
+            mirrors[0].envelope(&message["params"]);
+        }
+        assert_eq!(settings_in(&mirrors[0].state(&session)), shown, "round {round}");
+    }
+    let shown = settings_in(&a.subscribe(&session).await["state"]);
+    house = house.crash().await;
+    let mut c = house.client("c").await;
+    let mut again = settings_in(&c.subscribe(&session).await["state"]);
+    if again[1].is_null() {
+        again = settings_in(&c.subscribe(&session).await["state"]);
+    }
+    assert_eq!(again, shown);
 }
 
 #[tokio::test]

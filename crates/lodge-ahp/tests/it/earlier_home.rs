@@ -15,10 +15,13 @@ const EARLIER: &str = include_str!("../fixtures/earlier_home.json");
 /// What changes with every start, or by looking.
 const PASSING: [&str; 4] = ["modifiedAt", "serverTools", "customizations", "turns"];
 
+/// Settings that the earlier build did not have.
+const ADDED: [&str; 1] = ["thinkingLevel"];
+
 fn lasting(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, _| !PASSING.contains(&key.as_str()));
+            map.retain(|key, _| !PASSING.contains(&key.as_str()) && !ADDED.contains(&key.as_str()));
             map.values_mut().for_each(lasting);
         }
         Value::Array(list) => list.iter_mut().for_each(lasting),

@@ -121,9 +121,10 @@ async fn what_a_person_wrote_can_be_allowed_for_the_session() {
     a.ends(&chat, "t1").await;
     assert!(house.work().join("two").exists() && !house.work().join("one").exists());
     // What it became is allowed now, what the model wrote is not.
-    a.turn(&chat, "t2", "call bash {\"command\":\"touch three\"} then say done")
+    std::fs::remove_file(house.work().join("two")).unwrap();
+    a.turn(&chat, "t2", "call bash {\"command\":\"touch two\"} then say done")
         .await;
-    assert!(house.work().join("three").exists());
+    assert!(house.work().join("two").exists());
     a.drain().await;
     a.say(&chat, "t3", "call bash {\"command\":\"mkdir one\"} then say done")
         .await;

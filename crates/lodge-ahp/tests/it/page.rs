@@ -38,9 +38,13 @@ async fn what_is_always_allowed_in_a_project_is_not_asked_about_in_its_next_sess
     a.accepted(&chat, confirm(&ready, "allow-always")).await;
     a.ends(&chat, "t1").await;
     let (_, other) = a.session(&uuid(77)).await;
-    a.turn(&other, "u1", "call bash {\"command\":\"mkdir three\"} then say done")
+    std::fs::remove_dir(house.work().join("one")).unwrap();
+    a.turn(&other, "u1", "call bash {\"command\":\"mkdir one\"} then say done")
         .await;
-    assert!(house.work().join("one").exists() && house.work().join("three").exists());
+    assert!(house.work().join("one").exists());
+    a.say(&other, "u2", "call bash {\"command\":\"mkdir three\"} then say done")
+        .await;
+    assert_eq!(asked(&mut a).await["toolInput"], "mkdir three");
 }
 
 #[tokio::test]

@@ -39,8 +39,8 @@ pub(crate) struct CanvasProviderConfig {
 /// The identity of a client that is an extension.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ExtensionInfo {
-    source: String,
-    name: String,
+    pub(crate) source: String,
+    pub(crate) name: String,
 }
 
 /// Prefix of generated provider ids.

@@ -3,8 +3,8 @@
 
 /// Names, or prefixes of names that end with a dot, and the reasons.
 pub(crate) static ABSENT: &[(&str, &str)] = &[
-    ("session.factory.", WORKFLOWS),
-    ("session.workflow.", WORKFLOWS),
+    ("session.factory.pause", PAUSE),
+    ("session.workflow.pause", PAUSE),
     ("extensions.", EXTENSIONS),
     ("registerExtensionLaunchProvider", EXTENSIONS),
     ("session.extensions.reconcile", EXTENSIONS),
@@ -134,8 +134,9 @@ const VENDOR: &str = "it belongs to a vendor's account";
 const PROVIDERS: &str = "an app names providers when it opens the session, and a person in lodge.toml";
 const PROXY: &str = "the sandbox has no network, so it needs no proxy with credentials";
 const JAIL: &str = "each command needs its own approval to leave the sandbox";
-const WORKFLOWS: &str = "there are no agent factories or workflows";
-const EXTENSIONS: &str = "Lodge starts no extensions";
+const PAUSE: &str = "a run is stopped with `session.factory.cancel`, and resumed";
+const EXTENSIONS: &str =
+    "an app asks for the extensions of a session when it opens it, and manages them with `session.extensions.*`";
 const CLIENT_TASKS: &str = "tasks are Lodge's own sub-agents and commands";
 const OBJECTIVE: &str = "autopilot has no objective apart from the conversation";
 const SUMMARIES: &str = "only compactions make summaries";

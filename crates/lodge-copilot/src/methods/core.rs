@@ -156,8 +156,15 @@ async fn create(ctx: Ctx, params: Params) -> MethodResult {
 
 async fn resume(ctx: Ctx, params: Params) -> MethodResult {
     let config: SessionConfig = params.parse()?;
-    let attached = opening::resume(&ctx, &config).await?;
-    opened(&ctx, attached, &config)
+    let attached = match ctx.extension() {
+        Some(seat) => opening::join(&ctx, &config, seat).await?,
+        None => opening::resume(&ctx, &config).await?,
+    };
+    let outcome = opened(&ctx, attached, &config)?;
+    if let Some(seat) = ctx.extension() {
+        seat.joined().await;
+    }
+    Ok(outcome)
 }
 
 fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult {
@@ -168,7 +175,7 @@ fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult
         "workspacePath": session.shown_dir(),
         "capabilities": {
             "ui": {"elicitation": attached.can_elicit(), "mcpApps": false, "canvases": attached.shows_canvases()},
-            "extensions": false,
+            "extensions": attached.has_extensions(),
         },
         "openCanvases": attached.board().canvases().list_open(session),
     });
@@ -188,6 +195,7 @@ async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, 
         // An app that resumed a session it had open closes it twice, and so does one that deleted it.
         return Ok(json!({"success": true}));
     };
+    attached.leave_extensions().await;
     if attached.session().clients() <= 1 {
         ctx.host.close(&session_id).await;
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lodge_events::{Payload, timestamp_text};
-use lodge_host::GitContext;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +42,7 @@ async fn modified(session: &Arc<Attached>) -> String {
 /// The data that the CLI keeps in `workspace.yaml`.
 async fn workspace(session: &Arc<Attached>) -> Value {
     let settings = session.session().settings();
-    let git = GitContext::of(&settings.cwd);
+    let git = lodge_host::git_context(settings.cwd.clone()).await;
     let facts = session.session().state();
     let mut workspace = json!({
         "id": session.id(),

@@ -9,6 +9,7 @@ mod commands;
 pub(crate) mod core;
 mod event_log;
 mod extensions;
+mod factory;
 mod history;
 mod inference;
 mod installed;
@@ -102,6 +103,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &remote::REMOTE,
     &canvas::CANVAS,
     &extensions::EXTENSIONS,
+    &factory::FACTORY,
     &unavailable::UNAVAILABLE,
 ];
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lodge_events::PermissionRule;
+use lodge_events::{PermissionRequest, PermissionRule};
 use lodge_host::{
     Approval, Change, GitFiles, RulesChange, Trust,
     rules::{self, Policy, Rule, RuleSet, RuleSubject, Scope},
@@ -256,7 +256,10 @@ fn answer(result: &Value) -> MethodResult {
 async fn approve(ctx: Ctx, params: Params) -> MethodResult {
     let session = session::of(&ctx, &params)?;
     let ApproveParams { location_key, approval } = params.parse()?;
-    let approved: Vec<Rule> = approval.what().into_iter().map(Rule::allow).collect();
+    let approved = match approval.what() {
+        Ok(what) => vec![Rule::allow(what)],
+        Err(programs) => of_open_request(&session, &location_key, programs).await?,
+    };
     let mut of_place = load(&ctx, &location_key)?;
     of_place
         .remember(Scope::Location, &approved)
@@ -266,6 +269,41 @@ async fn approve(ctx: Ctx, params: Params) -> MethodResult {
         .configure(Change::Rules(RulesChange::Add(approved)))
         .await?;
     answer(&json!({"success": true}))
+}
+
+/// What is kept of the open permission request for a command of these programs. The names of programs do not say what they were
+/// asked to do, so no rule is made of them.
+async fn of_open_request(
+    session: &Arc<Attached>,
+    location: &std::path::Path,
+    programs: Vec<String>,
+) -> Result<Vec<Rule>, RpcError> {
+    if rules::location(location) != rules::location(&session.session().settings().cwd) {
+        let message = "commands can only be approved in the session's own location; add a rule with session.permissions.modifyRules";
+        return Err(RpcError::failed(message));
+    }
+    let asking = session.clone();
+    let find = move || {
+        let asked = asking.session().pending().into_iter().filter_map(|question| {
+            let data: Value = serde_json::from_str(question.event.data_json()).ok()?;
+            serde_json::from_value::<PermissionRequest>(data["permissionRequest"].clone()).ok()
+        });
+        let is_for = |request: &PermissionRequest| match request {
+            PermissionRequest::Shell(shell) => shell.commands.iter().map(|command| &command.identifier).eq(&programs),
+            _ => false,
+        };
+        let rules = asked
+            .filter(is_for)
+            .flat_map(|request| asking.session().lasting_rules(&request));
+        rules.collect::<Vec<_>>()
+    };
+    let found = tokio::task::spawn_blocking(find).await.map_err(RpcError::failed)?;
+    if found.is_empty() {
+        let message = "no open permission request is for these commands and can be kept; answer a request with \
+                       approve-for-location, or add a rule with session.permissions.modifyRules";
+        return Err(RpcError::failed(message));
+    }
+    Ok(found)
 }
 
 fn load(ctx: &Ctx, place: &std::path::Path) -> Result<RuleSet, RpcError> {

@@ -118,6 +118,7 @@ async fn start(session: Arc<Attached>, params: StartParams) -> Result<Value, Rpc
         prompt: params.prompt,
         description: params.description,
         model: params.model,
+        ..NewTask::default()
     };
     Ok(json!({"agentId": session.session().start_agent(task).await?}))
 }

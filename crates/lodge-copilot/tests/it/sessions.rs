@@ -338,6 +338,48 @@ async fn tools_of_the_client_run_in_every_form_and_permission_is_asked_first() {
     }
 }
 
+/// Apps know a command by the names of its programs. A rule made of these would allow far more than people read.
+#[tokio::test]
+async fn names_of_programs_approve_what_the_open_request_is_about_and_nothing_else() {
+    let house = House::new();
+    let mut client = house.client();
+    let session = client.create(json!({"requestPermission": true})).await;
+    let add = "session.permissions.locations.addToolApproval";
+    let approval = json!({"sessionId": session, "locationKey": client.work,
+        "approval": {"kind": "commands", "commandIdentifiers": ["touch"]}});
+    let (_, message) = client.fail(add, approval.clone()).await;
+    assert!(message.contains("no open permission request"), "{message}");
+    let touch = |name: &str| {
+        let call = json!({"command": format!("touch {name}"), "description": "d"});
+        json!({"sessionId": session, "prompt": format!("call bash {call} then say done")})
+    };
+    client.call("session.send", touch("one")).await;
+    let asked = client.event("permission.requested").await;
+    assert_eq!(asked["data"]["promptRequest"]["commandIdentifiers"], json!(["touch"]));
+    let mut elsewhere = approval.clone();
+    elsewhere["locationKey"] = json!("/");
+    let (_, message) = client.fail(add, elsewhere).await;
+    assert!(message.contains("the session's own location"), "{message}");
+    client.call(add, approval).await;
+    let decide = "session.permissions.handlePendingPermissionRequest";
+    let once =
+        json!({"sessionId": session, "requestId": asked["data"]["requestId"], "result": {"kind": "approve-once"}});
+    client.call(decide, once).await;
+    client.event("session.idle").await;
+    client.call("session.send", touch("one")).await;
+    let events = client.events_until("session.idle").await;
+    assert!(
+        !events.iter().any(|event| event["type"] == "permission.requested"),
+        "{events:?}"
+    );
+    client.call("session.send", touch("two")).await;
+    client.event("permission.requested").await;
+    let place = json!({"sessionId": session, "workingDirectory": client.work});
+    let applied = client.call("session.permissions.locations.apply", place).await;
+    let rule = json!([{"kind": "shell", "argument": "touch one [=]"}]);
+    assert_eq!(applied["appliedRules"], rule, "{applied}");
+}
+
 #[tokio::test]
 async fn what_was_sent_is_waited_for_by_one_call() {
     let house = House::new();

@@ -22,6 +22,8 @@ const LONGEST: u64 = 64 << 20;
 pub struct MovingFiles {
     /// Those in a directory, links left out.
     pub list: fn(&Path) -> BTreeMap<String, PathBuf>,
+    /// Those of them that are enough to look at: after any other one came or went, one of these changes.
+    pub list_telling: fn(&Path) -> BTreeMap<String, PathBuf>,
     /// Whether one of this way would be among them. Others, which hosts of other versions may have, are left alone.
     pub belongs: fn(&str) -> bool,
 }
@@ -67,6 +69,7 @@ pub(super) struct Read {
 }
 
 /// What is different from what was looked at last.
+#[derive(Default)]
 pub(super) struct Difference {
     pub(super) changed: Vec<(String, PathBuf, Look)>,
     pub(super) gone: Vec<String>,

@@ -16,11 +16,12 @@ const ONE: Settings = Settings {
 };
 
 /// All that a host publishes and hears.
-const PUBLISH: [&str; 13] = [
+const PUBLISH: [&str; 14] = [
     "$JS.API.STREAM.INFO.*",
     "$JS.API.STREAM.CREATE.*",
     "$JS.API.STREAM.PURGE.*",
     "$JS.API.STREAM.MSG.GET.*",
+    "$JS.API.STREAM.LEADER.STEPDOWN.*",
     "$JS.API.DIRECT.GET.*",
     "$KV.lodge-hosts.*",
     "$KV.lodge-owners.*",
@@ -215,6 +216,31 @@ async fn a_host_comes_with_an_nkey() {
     let refused = Fleet::connect(&strange).await.expect_err("there is no seed");
     assert!(matches!(refused, FleetError::Credentials { .. }), "{refused}");
     assert!(refused.to_string().contains("seed"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_were_replaced_are_used_without_a_new_start() {
+    let (old, new) = (KeyPair::new_user(), KeyPair::new_user());
+    let users = |user: &KeyPair| {
+        format!(
+            "accounts {{ LODGE {{ jetstream: enabled, users: [ {{ nkey: {} }} ] }} }}",
+            user.public_key()
+        )
+    };
+    let Some(mut cluster) = Cluster::start_for(ONE, &users(&old)).await else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("seed");
+    fs::write(&path, old.seed().unwrap()).unwrap();
+    let access = Access {
+        credentials: Some(path.clone()),
+        ..Access::new(cluster.plain_urls("nats"))
+    };
+    let fleet = Fleet::connect(&options(access)).await.unwrap();
+    fs::write(&path, new.seed().unwrap()).unwrap();
+    cluster.restart_for(0, &users(&new)).await;
+    host(&fleet, "one").await;
 }
 
 /// A claim that a key signed, as NATS has it.

@@ -253,3 +253,41 @@ async fn what_a_copy_was_compared_with_before_is_not_read_again() {
     let refused = host.open_with_copy("s", here.files(), MOVING).await;
     assert!(matches!(refused, Err(FleetError::Damaged { .. })), "{refused:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_session_joins_again_with_its_files_when_the_one_of_the_fleet_was_deleted() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    let (one, two) = (host(&fleet, "one").await, host(&fleet, "two").await);
+    let (here, plain) = (Place::new(), Place::new());
+    here.write("s", &["1", "2"]);
+    let (writer, _) = one.open_with_copy("s", here.files(), MOVING).await.unwrap();
+    fleet.export("s", plain.files(), MOVING).await.unwrap();
+    let plan = plain.log_file("s").with_file_name("plan.md");
+    fs::write(&plan, "the plan").unwrap();
+    let deleted = writer.tip().epoch();
+    writer.delete().await.unwrap();
+
+    // Somebody else began to make one of the same id, and went no further.
+    two.release(create(&two, "s").await).await.unwrap();
+    let joined = one.open_with_copy("s", plain.files(), MOVING).await;
+    let (mut writer, mut files) = joined.expect("it is a session of its own");
+    assert!(writer.owner().epoch > deleted);
+    assert_eq!(writer.tip().events(), 2);
+    assert_eq!(fs::read_to_string(&plan).unwrap(), "the plan");
+    files.sync(&mut writer, true).await.unwrap();
+    one.release(writer).await.unwrap();
+    two.open_with_copy("s", Place::new().files(), MOVING)
+        .await
+        .expect("it is in the fleet");
+}

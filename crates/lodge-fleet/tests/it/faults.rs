@@ -21,6 +21,8 @@ use crate::{
 
 const FAULTS: u64 = 8;
 const WORKERS: usize = 3;
+/// The server whose disk fails.
+const DAMAGED: usize = 0;
 
 struct Campaign {
     cluster: Cluster,
@@ -84,7 +86,7 @@ impl Campaign {
     async fn fault(&mut self) -> &'static str {
         let worker = self.random.below(WORKERS as u64) as usize;
         let server = self.random.below(self.cluster.len() as u64) as usize;
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => {
                 self.workers[worker].kill();
                 self.some_seconds(2).await;
@@ -128,6 +130,12 @@ impl Campaign {
                 "part a host from the servers"
             }
             6 => {
+                let text = self.some_accepted();
+                // Always the same one: what two servers have damaged, the third may not give.
+                self.cluster.damage(DAMAGED, "LODGE_EV", &[&text]).await;
+                "damage a server's disk"
+            }
+            7 => {
                 for stream in ["LODGE_EV_00", "LODGE_EV_01", "KV_lodge-owners", "KV_lodge-hosts"] {
                     let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{stream}");
                     let _ = self.control.request(subject, "".into()).await;
@@ -142,6 +150,18 @@ impl Campaign {
                     self.cluster.restart(server).await;
                 }
                 "kill all servers"
+            }
+        }
+    }
+
+    /// The text of an event that was accepted, and that the server with the bad disk has undamaged.
+    fn some_accepted(&mut self) -> String {
+        let accepted = self.accepted.lock().unwrap();
+        loop {
+            let place = self.random.below(accepted.len() as u64) as usize;
+            let (_, text) = &accepted[place];
+            if self.cluster.holds(DAMAGED, "LODGE_EV", text) {
+                return text.clone();
             }
         }
     }

@@ -1,14 +1,19 @@
 //! What a session keeps beside its log, in the homes of several hosts.
 
-use std::{fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use futures_util::StreamExt as _;
-use lodge_fleet::{Fleet, FleetError, Options, SessionFiles, Writer};
+use lodge_fleet::{Fleet, FleetError, MovingFiles, Options, SessionFiles, Writer};
 use testkit::nats::{Cluster, Settings};
 
 use crate::{
     copies::Place,
-    kit::{self, MOVING, host, listed},
+    kit::{self, MOVING, host, host_of, listed},
 };
 
 async fn fleet() -> Option<(Cluster, Fleet)> {
@@ -113,6 +118,25 @@ async fn a_host_that_lost_the_session_changes_no_file_and_one_that_had_it_last_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_of_another_home_count_also_when_its_host_has_the_same_name() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let (here, there) = (Place::new(), Place::new());
+    here.write("s", &["1"]);
+    // The machine that has the name is replaced by another, and comes back.
+    for (place, home, plan) in [(&here, "first", "first"), (&there, "second", "second")] {
+        let host = host_of(&fleet, "one", home).await;
+        let (mut writer, mut files) = take(&host, place).await;
+        put(place, "plan.md", plan.as_bytes());
+        files.sync(&mut writer, true).await.unwrap();
+        host.release(writer).await.unwrap();
+        host.leave().await.unwrap();
+    }
+    let first = host_of(&fleet, "one", "first").await;
+    take(&first, &here).await;
+    assert_eq!(get(&here, "plan.md").unwrap(), b"second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_exported_to_a_plain_home_while_it_is_in_use() {
     let Some((_cluster, fleet)) = fleet().await else { return };
     let one = host(&fleet, "one").await;
@@ -182,6 +206,54 @@ async fn large_files_are_stored_once_and_those_that_are_too_long_stay_where_they
         let about = fs::metadata(dir(&here).join(path)).expect("it stays");
         assert_eq!(about.len(), (64 << 20) + 1);
     }
+}
+
+/// How often all files were listed.
+static LISTED: AtomicUsize = AtomicUsize::new(0);
+
+fn listed_and_counted(dir: &Path) -> BTreeMap<String, PathBuf> {
+    LISTED.fetch_add(1, Ordering::Relaxed);
+    listed(dir)
+}
+
+fn record_alone(dir: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = listed(dir);
+    found.retain(|path, _| path == "record");
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_files_are_listed_only_after_one_that_tells_of_them_changed() {
+    let Some((_cluster, fleet)) = fleet().await else { return };
+    let one = host(&fleet, "one").await;
+    let here = Place::new();
+    here.write("s", &["1"]);
+    let moving = MovingFiles {
+        list: listed_and_counted,
+        list_telling: record_alone,
+        ..MOVING
+    };
+    let (mut writer, mut files) = one.open_with_copy("s", here.files(), moving).await.unwrap();
+    files.sync(&mut writer, false).await.unwrap();
+    let count = || LISTED.load(Ordering::Relaxed);
+    let before = count();
+    for _ in 0..3 {
+        files.sync(&mut writer, false).await.unwrap();
+    }
+    assert_eq!(count(), before);
+
+    // Contents, and then what names them.
+    put(&here, "contents/a", b"a");
+    files.sync(&mut writer, false).await.unwrap();
+    assert_eq!(count(), before);
+    put(&here, "record", b"a");
+    files.sync(&mut writer, false).await.unwrap();
+    one.release(writer).await.unwrap();
+    let there = Place::new();
+    let two = host(&fleet, "two").await;
+    take(&two, &there).await;
+    assert_eq!(get(&there, "contents/a").unwrap(), b"a");
+    assert_eq!(get(&there, "record").unwrap(), b"a");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,12 +33,36 @@ pub(crate) fn options_by(urls: Vec<String>) -> Options {
 }
 
 pub(crate) async fn host(fleet: &Fleet, name: &str) -> Host {
+    host_of(fleet, name, "").await
+}
+
+/// A host that serves this home.
+pub(crate) async fn host_of(fleet: &Fleet, name: &str, home: &str) -> Host {
     let announcement = Announcement {
         name: name.into(),
         version: "0".into(),
+        home: home.into(),
         ..Announcement::default()
     };
     Host::join(fleet, announcement).await.expect("the host joins")
+}
+
+/// Somebody who may do everything at the servers.
+pub(crate) async fn control(cluster: &Cluster) -> async_nats::Client {
+    let control = async_nats::ConnectOptions::with_user_and_password("lodge".into(), "lodge".into());
+    control.connect(cluster.urls()).await.expect("the servers run")
+}
+
+/// Asks JetStream for something, which it has to do.
+pub(crate) async fn api(control: &async_nats::Client, subject: &str, body: serde_json::Value) -> serde_json::Value {
+    let subject = format!("$JS.API.{subject}");
+    let answer = control
+        .request(subject.clone(), body.to_string().into())
+        .await
+        .expect("an answer");
+    let answer: serde_json::Value = serde_json::from_slice(&answer.payload).expect("JSON");
+    assert!(answer["error"].is_null(), "{subject}: {answer}");
+    answer
 }
 
 pub(crate) async fn create(host: &Host, session: &str) -> Writer {
@@ -51,7 +75,11 @@ pub(crate) async fn open(host: &Host, session: &str) -> Result<Writer, FleetErro
 }
 
 /// What moves with a session in these tests: all but its log.
-pub(crate) const MOVING: MovingFiles = MovingFiles { list: listed, belongs };
+pub(crate) const MOVING: MovingFiles = MovingFiles {
+    list: listed,
+    list_telling: listed,
+    belongs,
+};
 
 pub(crate) fn listed(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();

@@ -18,6 +18,39 @@ async fn logs_are_written_read_and_deleted() {
     large_events_are_kept_beside_the_log(&fleet, &one).await;
     what_is_no_line_is_refused_and_harms_nothing(&fleet, &one).await;
     a_deleted_session_stays_deleted(&fleet, &one).await;
+    what_a_later_version_wrote_is_not_taken_for_damage(&cluster, &fleet, &one).await;
+}
+
+async fn what_a_later_version_wrote_is_not_taken_for_damage(
+    cluster: &Cluster,
+    fleet: &Fleet,
+    host: &lodge_fleet::Host,
+) {
+    let writer = create(host, "later").await;
+    host.release(writer).await.unwrap();
+    let control = kit::control(cluster).await;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Lodge-Format", "2");
+    headers.insert("Lodge-Kind", "poem");
+    for shard in ["00", "01"] {
+        let subject = format!("lodge.ev.{shard}.later");
+        let sent = control.send_request(
+            subject,
+            async_nats::Request::new().headers(headers.clone()).payload("".into()),
+        );
+        sent.await.unwrap();
+    }
+    let read = fleet.log("later").unwrap().read(Tip::START).await;
+    for refused in [
+        read.map(drop),
+        open(host, "later").await.map(drop),
+        host.take_to_delete("later").await.map(drop),
+    ] {
+        let refused = refused.expect_err("this version cannot read it");
+        assert!(matches!(refused, FleetError::NewerFormat { .. }), "{refused}");
+        assert!(refused.to_string().contains("upgrade this host"), "{refused}");
+    }
+    assert_eq!(fleet.owner("later").await.unwrap(), None);
 }
 
 async fn runs_of_events_come_back_in_order(fleet: &Fleet, host: &lodge_fleet::Host) {

@@ -4,6 +4,7 @@
 
 mod access;
 mod copies;
+mod damage;
 mod faults;
 mod files;
 mod kit;

@@ -1,6 +1,9 @@
 //! Who may write to a session.
 
-use lodge_fleet::{Announcement, Fleet, FleetError, Host, Intent, Tip};
+use std::time::Duration;
+
+use base64::Engine as _;
+use lodge_fleet::{Announcement, Entry, Fleet, FleetError, Host, Intent, Tip};
 use testkit::nats::Cluster;
 
 use crate::kit::{self, create, event, events, host, open};
@@ -116,6 +119,82 @@ async fn the_id_of_a_deleted_session_can_be_used_again_at_once() {
         one.take_to_delete("s").await.unwrap().delete().await.unwrap();
         assert_eq!(fleet.owner("s").await.unwrap(), None);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_deleted_session_does_not_stay_and_its_id_can_be_used_after_that() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let (one, control) = (host(&fleet, "one").await, kit::control(&cluster).await);
+    one.release(create(&one, "s").await).await.unwrap();
+    open(&one, "s").await.unwrap().delete().await.unwrap();
+    let last = serde_json::json!({ "last_by_subj": "$KV.lodge-owners.s" });
+    let key = kit::api(&control, "STREAM.MSG.GET.KV_lodge-owners", last).await;
+    let headers = key["message"]["hdrs"].as_str().unwrap();
+    let headers = base64::engine::general_purpose::STANDARD.decode(headers).unwrap();
+    let month = 31 * 24 * 60 * 60;
+    assert!(
+        String::from_utf8(headers)
+            .unwrap()
+            .contains(&format!("Nats-TTL: {month}s"))
+    );
+
+    // When it is gone, the list may still say that the session was deleted: whoever said so was late.
+    kit::api(
+        &control,
+        "STREAM.PURGE.KV_lodge-owners",
+        serde_json::json!({ "filter": "$KV.lodge-owners.s" }),
+    )
+    .await;
+    let entry = |epoch, deleted| Entry {
+        host: one.id().into(),
+        epoch,
+        deleted,
+        about: serde_json::Value::Null,
+    };
+    assert!(fleet.describe("s", &entry(7, true)).await.unwrap());
+    let writer = create(&one, "s").await;
+    assert!(fleet.describe("s", &entry(writer.owner().epoch, false)).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_was_cut_off_sees_what_was_taken_from_it_although_its_lease_holds_again() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let fleet = Fleet::connect(&kit::options(&cluster)).await.unwrap();
+    let (doors, urls) = cluster.doors().await;
+    let cut_off = Fleet::connect(&kit::options_by(urls)).await.unwrap();
+    let (one, two) = (host(&cut_off, "one").await, host(&fleet, "two").await);
+    let (taken, kept) = (create(&one, "taken").await, create(&one, "kept").await);
+    let term = one.lease().term().expect("it holds");
+    taken.verify().await.expect("it is its own");
+    for door in &doors {
+        door.cut();
+    }
+    let theirs = loop {
+        match open(&two, "taken").await {
+            Err(FleetError::Owned { .. }) => tokio::time::sleep(Duration::from_millis(100)).await,
+            other => break other.expect("its owner counts as dead"),
+        }
+    };
+    assert_eq!(one.lease().term(), None);
+    for door in &doors {
+        door.heal();
+    }
+    while one.lease().term().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(one.lease().term(), Some(term + 1));
+    let refused = taken.verify().await.expect_err("another host has it");
+    assert!(
+        matches!(&refused, FleetError::Fenced { by, .. } if by.host == two.id()),
+        "{refused}"
+    );
+    kept.verify().await.expect("nobody took it");
+
+    // Also when its key alone was changed so far, or when it is nobody's again.
+    two.release(theirs).await.unwrap();
+    assert!(taken.verify().await.is_err());
+    one.release(kept).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

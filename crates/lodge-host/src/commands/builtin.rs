@@ -112,7 +112,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         "memory",
         "[forget N]",
         true,
-        "List what agents remember of this project, or forget one of it",
+        "List what agents remember about this project, or forget one entry",
     ),
     (
         Builtin::Mode,

@@ -66,6 +66,7 @@ impl Host {
 
     /// Removes what this home has of a session that is not in memory, and tells everybody. Answers false when nobody had it.
     pub(crate) fn remove_here(&self, id: &str, about: &About, kept: bool) -> Result<bool, HostError> {
+        self.0.forget_environment(id);
         let sessions = self.0.home.sessions();
         let dir = sessions.exists(id).is_ok_and(|there| there).then(|| sessions.dir(id));
         if let Some(Ok(dir)) = &dir {

@@ -1,6 +1,7 @@
 //! The host: all sessions, live or on disk.
 
 mod ending;
+mod environments;
 mod opening;
 
 use std::{
@@ -82,6 +83,8 @@ pub(crate) struct Inner {
     pub(crate) mcp_servers: Mutex<Vec<Configured>>,
     version: String,
     pub(crate) live: Mutex<HashMap<String, Arc<Live>>>,
+    /// By the ids of sessions, whether they are open or not.
+    environments: Mutex<HashMap<String, Environment>>,
     /// One at a time may open or create a session of a given id; held across the opening.
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     pub(crate) lifecycle: broadcast::Sender<Lifecycle>,
@@ -132,6 +135,7 @@ impl Host {
             mcp_servers: Mutex::default(),
             version: config.version,
             live: Mutex::default(),
+            environments: Mutex::default(),
             opening: Mutex::default(),
             lifecycle: broadcast::channel(1024).0,
             busy_elsewhere: Mutex::default(),

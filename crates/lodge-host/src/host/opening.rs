@@ -182,7 +182,7 @@ impl Host {
             .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
         let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.unsearchable());
         tool_state = tool_state.with_memories(self.0.memories.clone());
-        tool_state.use_environment(self.environment());
+        tool_state.use_environment(self.environment_of(id, facts.about.chat_of()));
         if let Some(launcher) = &self.0.sandbox {
             tool_state = tool_state.with_sandbox(launcher.clone());
         }
@@ -260,7 +260,8 @@ impl Host {
             if let Some(session) = self.live(id) {
                 // One that nobody has open any more is from now on the caller's.
                 if self.1.is_some() && session.clients() == 0 && !session.is_busy() {
-                    session.supply(Supply::Environment(self.environment())).await?;
+                    let environment = self.environment_of(id, None);
+                    session.supply(Supply::Environment(environment)).await?;
                 }
                 return Ok(session);
             }

@@ -1,6 +1,6 @@
 //! Registers in a file of lines. The last line for a key counts; a file in which most lines are stale is rewritten, in the
 //! background: whoever sets something may hold locks that all sessions share. Appends are single writes, so a killed host loses
-//! nothing, and a line cut short by a crash is ignored.
+//! nothing, and a line cut short by a crash is ignored. What is set together is one line.
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +23,8 @@ use super::{Entry, RegisterError, Registers};
 const RECORD: usize = 8 << 20;
 /// A file may hold so many bytes that no longer count, beside as many as do.
 const STALE: usize = 1 << 20;
+/// So often a rewrite brings what was appended meanwhile to the disk before it keeps others from appending.
+const ROUNDS: u32 = 16;
 
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
@@ -37,6 +39,9 @@ struct Line<'a> {
         deserialize_with = "present"
     )]
     value: Option<&'a RawValue>,
+    /// What was set together with it. Builds that know nothing of this know only the first.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    with: Vec<Line<'a>>,
 }
 
 /// A value of `null` is one.
@@ -62,6 +67,8 @@ struct Inner {
     /// The file does not say what the entries do, or ends in half a line: it must be written anew before anything is
     /// appended.
     owed: bool,
+    /// The file has taken the place of another one, and the folder may not say so on the disk.
+    renamed: bool,
 }
 
 pub(crate) struct FileRegisters {
@@ -128,6 +135,7 @@ impl FileRegisters {
             lodge_files::replace(&self.path, &text)?;
             inner.file = Some(OpenOptions::new().append(true).open(&self.path)?);
             (inner.size, inner.live, inner.owed) = (text.len(), text.len(), false);
+            inner.renamed = false;
             // A rewrite in the background is of no use any more.
             inner.since = None;
             inner.rewrites += 1;
@@ -205,26 +213,33 @@ impl Registers for FileRegisters {
         found.map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
 
-    fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError> {
-        let size = value.as_ref().map_or(0, |value| value.get().len());
-        if size > RECORD {
-            return Err(RegisterError::TooLarge {
-                key: key.to_owned(),
-                size,
-                most: RECORD,
-            });
+    fn set_all(&self, records: Vec<(String, Option<Box<RawValue>>)>) -> Result<u64, RegisterError> {
+        for (key, value) in &records {
+            let size = value.as_ref().map_or(0, |value| value.get().len());
+            if size > RECORD {
+                return Err(RegisterError::TooLarge {
+                    key: key.clone(),
+                    size,
+                    most: RECORD,
+                });
+            }
         }
         let mut inner = self.current();
-        let known = inner.entries.get(key);
-        let same = known.map(|known| known.value.get()) == value.as_ref().map(|value| value.get());
-        if same {
-            return Ok(known.map_or(inner.revision, |known| known.revision));
-        }
-        let line = Line {
-            key: key.into(),
-            revision: inner.revision + 1,
-            value: value.as_deref(),
+        let is_news = |(key, value): &&(String, Option<Box<RawValue>>)| {
+            let known = inner.entries.get(key).map(|known| known.value.get());
+            known != value.as_ref().map(|value| value.get())
         };
+        let news = records.iter().filter(is_news).zip(inner.revision + 1..);
+        let mut lines = news.map(|((key, value), revision)| Line {
+            key: key.into(),
+            revision,
+            value: value.as_deref(),
+            with: Vec::new(),
+        });
+        let Some(mut line) = lines.next() else {
+            return Ok(inner.revision);
+        };
+        line.with = lines.collect();
         let mut text = serde_json::to_vec(&line)?;
         text.push(b'\n');
         self.append(&mut inner, &text)?;
@@ -239,13 +254,19 @@ impl Registers for FileRegisters {
 
     fn sync(&self) -> io::Result<()> {
         loop {
-            let (file, rewrites) = {
+            let (file, rewrites, renamed) = {
                 let inner = self.inner.lock();
-                (inner.file.as_ref().map(File::try_clone).transpose()?, inner.rewrites)
+                let file = inner.file.as_ref().map(File::try_clone).transpose()?;
+                (file, inner.rewrites, inner.renamed)
             };
             file.map_or(Ok(()), |file| file.sync_data())?;
+            if renamed {
+                sync_folder(&self.path)?;
+            }
             // What was set before may be in another file by now.
-            if self.inner.lock().rewrites == rewrites {
+            let mut inner = self.inner.lock();
+            if inner.rewrites == rewrites {
+                inner.renamed &= !renamed;
                 return Ok(());
             }
         }
@@ -265,6 +286,7 @@ impl Inner {
             rewrites: 0,
             retry_at: 0,
             owed: text.last().is_some_and(|byte| *byte != b'\n'),
+            renamed: false,
         };
         let mut damaged = 0;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -298,6 +320,7 @@ impl Inner {
         if let Some(before) = before {
             self.live = self.live.saturating_sub(weight(&line.key, &before.value));
         }
+        line.with.iter().for_each(|line| self.take(line));
     }
 
     /// Everything that counts, as lines.
@@ -308,6 +331,7 @@ impl Inner {
                 key: key.into(),
                 revision: entry.revision,
                 value: Some(&entry.value),
+                with: Vec::new(),
             };
             serde_json::to_writer(&mut text, &line)?;
             text.push(b'\n');
@@ -318,26 +342,52 @@ impl Inner {
 
 /// Writes what counts to a new file, and puts that in the place of the old one with what was appended meanwhile. Whoever reads
 /// the file, also after a crash, finds the old one or the new one. What was appended may have been synced in the old file: it
-/// is synced in the new one before that takes the old one's place, and nothing is appended or synced before that is on the disk.
+/// is synced in the new one before that takes the old one's place. That is done in rounds while others append, so that they
+/// hardly ever wait for the disk. Until the folder says on the disk which file it is, whoever syncs makes sure of that.
 fn rewrite(path: &Path, entries: &Mutex<Inner>, text: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
     lodge_files::replace(&new, text)?;
     let mut file = OpenOptions::new().append(true).open(&new)?;
-    let mut inner = entries.lock();
-    let Some(since) = inner.since.take() else {
-        return fs::remove_file(&new);
+    let (mut size, mut rounds) = (text.len(), 0);
+    let mut inner = loop {
+        let mut inner = entries.lock();
+        let Some(since) = inner.since.as_mut().map(std::mem::take) else {
+            return fs::remove_file(&new);
+        };
+        rounds += 1;
+        let waiting = match since.is_empty() || rounds > ROUNDS {
+            true => Some(inner),
+            false => {
+                drop(inner);
+                None
+            }
+        };
+        if !since.is_empty() {
+            file.write_all(&since)?;
+            file.sync_data()?;
+            size += since.len();
+        }
+        if let Some(inner) = waiting {
+            break inner;
+        }
     };
-    file.write_all(&since)?;
-    file.sync_data()?;
+    inner.since = None;
     fs::rename(&new, path)?;
     inner.file = Some(file);
-    inner.size = text.len() + since.len();
+    inner.size = size;
     inner.rewrites += 1;
     inner.retry_at = 0;
+    inner.renamed = true;
+    let rewrites = inner.rewrites;
+    drop(inner);
     let synced = sync_folder(path);
-    inner.owed |= synced.is_err();
+    let mut inner = entries.lock();
+    if inner.rewrites == rewrites {
+        inner.renamed &= synced.is_err();
+        inner.owed |= synced.is_err();
+    }
     synced
 }
 
@@ -464,6 +514,49 @@ mod tests {
         let before = fs::read(&path).unwrap();
         rewrite(&path, &registers.inner, b"{}").unwrap();
         assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn what_is_set_and_synced_beside_a_rewrite_is_in_the_file_that_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        for n in 0..20 {
+            let text = {
+                let mut inner = registers.inner.lock();
+                inner.since = Some(Vec::new());
+                inner.text().unwrap()
+            };
+            std::thread::scope(|scope| {
+                let rewriting = scope.spawn(|| rewrite(&path, &registers.inner, &text));
+                for m in 0..50 {
+                    set(&registers, &format!("k{}", m % 7), Some(json!([n, m])));
+                    registers.sync().unwrap();
+                }
+                rewriting.join().unwrap().unwrap();
+            });
+            assert_eq!(all(&FileRegisters::open(path.clone(), false).unwrap()), all(&registers));
+            assert!(!registers.inner.lock().renamed);
+        }
+        assert_eq!(registers.inner.lock().size as u64, fs::metadata(&path).unwrap().len());
+    }
+
+    #[test]
+    fn an_earlier_build_reads_the_first_of_what_was_set_together() {
+        #[derive(Deserialize)]
+        struct Earlier {
+            key: String,
+            revision: u64,
+            value: Value,
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        let records = ["a", "b"].map(|key| (key.to_owned(), Some(to_raw_value(&json!(1)).unwrap())));
+        assert_eq!(registers.set_all(records.into()).unwrap(), 2);
+        assert_eq!(all(&FileRegisters::open(path.clone(), false).unwrap()), all(&registers));
+        let line: Earlier = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!((&*line.key, line.revision, line.value), ("a", 1, json!(1)));
     }
 
     #[test]

@@ -48,8 +48,14 @@ pub(crate) trait Registers: Send + Sync {
     /// All records whose key begins so, in the order of their keys.
     fn list(&self, prefix: &str) -> Vec<(String, Entry)>;
 
-    /// Sets a record, or removes it. Once this returns, a host that is killed has it.
-    fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError>;
+    /// Sets records, or removes them: all of them or, if it fails or the host dies meanwhile, none. Once this returns, a host
+    /// that is killed has them.
+    fn set_all(&self, records: Vec<(String, Option<Box<RawValue>>)>) -> Result<u64, RegisterError>;
+
+    /// Sets a record, or removes it.
+    fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError> {
+        self.set_all(vec![(key.to_owned(), value)])
+    }
 
     /// The last revision that was given out; 0 where nothing was ever set, as far as anybody can tell.
     fn revision(&self) -> u64;
@@ -105,6 +111,21 @@ impl<T: Serialize + DeserializeOwned> Register<T> {
     pub(crate) fn set(&self, id: &str, record: &T) -> Result<(), RegisterError> {
         let value = serde_json::value::to_raw_value(record)?;
         self.all.set(&self.key(id), Some(value)).map(drop)
+    }
+
+    /// Sets records, or removes them: all or none.
+    pub(crate) fn set_all<'a>(
+        &self,
+        records: impl IntoIterator<Item = (&'a str, Option<&'a T>)>,
+    ) -> Result<(), RegisterError>
+    where
+        T: 'a,
+    {
+        let records = records.into_iter().map(|(id, record)| {
+            let value = record.map(serde_json::value::to_raw_value).transpose()?;
+            Ok::<_, RegisterError>((self.key(id), value))
+        });
+        self.all.set_all(records.collect::<Result<_, _>>()?).map(drop)
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<(), RegisterError> {

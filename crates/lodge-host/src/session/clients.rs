@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use lodge_agent::{AgentError, Approval, ApprovalForRun, ClientId, ClientSpec, ElicitationAnswer, Supply};
+use lodge_agent::{
+    AgentError, Approval, ApprovalForRun, ClientId, ClientSpec, ElicitationAnswer, FactoryAgent, NewTask, Supply,
+};
 use lodge_events::ElicitationRequested;
 use lodge_mcp::{Configured, LoginOptions};
 use lodge_tools::{OutputSink, UserCommand};
@@ -119,6 +121,11 @@ impl Session {
         out: OutputSink,
     ) -> Result<UserCommand, AgentError> {
         self.agent().run_for_user(command, cwd, out).await
+    }
+
+    /// Starts a sub-agent for a factory run of a client. It stops when the client has no more use for it.
+    pub async fn start_factory_agent(&self, new: NewTask, run_id: &str) -> Result<FactoryAgent, AgentError> {
+        self.agent().start_factory_agent(new, run_id).await
     }
 
     /// Lets the client that provides a slash command run it, and waits for the end.

@@ -18,15 +18,25 @@ impl Session {
 
     /// Accepts a message whose turn begins now: people see the turn as soon as it is in the log. The client that
     /// prepares the message then starts it with [`Session::begin`]. Returns the event that says so, unless the log
-    /// already had it.
+    /// already had it. Refused as taken if the turn of the message that it replaces begins now.
     pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
         self.agent().accept(prompt)
     }
 
-    /// Adds a message to the end of the queue, or changes a queued one. Its turn begins when its place in the queue
+    /// Like [`Session::accept`], by an event with this id.
+    pub fn accept_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.agent().accept_as(event, prompt)
+    }
+
+    /// Adds a message to the end of the queue, or changes a queued one; refused as taken if its turn begins now. Its turn begins when its place in the queue
     /// comes and it is prepared, if it needs that. Returns the same as [`Session::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
         self.agent().enqueue(prompt)
+    }
+
+    /// Like [`Session::enqueue`], by an event with this id.
+    pub fn enqueue_as(&self, event: Uuid, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.agent().enqueue_as(event, prompt)
     }
 
     /// Begins the turn of a queued message, as people see it. The face that prepares messages prepares it, and starts
@@ -46,20 +56,20 @@ impl Session {
         self.agent().begin(prompt).await
     }
 
-    /// Removes an accepted message that is not part of the conversation yet. Returns the event that says so, if the
-    /// message was queued.
-    pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
+    /// Removes an accepted message that is not part of the conversation yet. False if the message was not queued, or its turn
+    /// begins now.
+    pub fn withdraw(&self, message_id: &str) -> Result<bool, AgentError> {
         self.agent().withdraw(message_id)
     }
 
-    /// Removes a message that another accepted message replaces. See [`lodge_agent::Agent::supersede`].
-    pub fn supersede(&self, message_id: &str) {
-        self.agent().supersede(message_id);
+    /// Like [`Session::withdraw`], by an event with this id.
+    pub fn withdraw_as(&self, event: Uuid, message_id: &str) -> Result<bool, AgentError> {
+        self.agent().withdraw_as(event, message_id)
     }
 
-    /// Reorders queued messages; those that are not named follow. Returns the event that says so.
-    pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
-        self.agent().reorder(order)
+    /// Reorders queued messages by an event with this id; those that are not named follow.
+    pub fn reorder_as(&self, event: Uuid, order: Vec<String>) -> Result<(), AgentError> {
+        self.agent().reorder_as(event, order)
     }
 
     /// Changes the queue. Returns how many messages changed.
@@ -126,19 +136,38 @@ impl Session {
         self.agent().configure(change).await
     }
 
+    /// Changes a setting. Where clients see the change as an event, that is the event with this id; there is none if nothing
+    /// changed.
+    pub async fn configure_as(&self, id: Uuid, change: Change) -> Result<(), AgentError> {
+        self.agent().configure_as(id, change).await
+    }
+
     /// Switches to another model of the caller's. Does nothing if the session already has it.
     pub async fn select_model(&self, host: &Host, name: &str) -> Result<(), HostError> {
+        self.select_model_as(Uuid::new_v4(), host, name).await
+    }
+
+    /// Like [`Session::select_model`], by an event with this id.
+    pub async fn select_model_as(&self, id: Uuid, host: &Host, name: &str) -> Result<(), HostError> {
         let model = host.resolve_model(Some(name))?;
-        if self.agent().settings().model.info().id == model.info().id {
+        let wanted = &model.info().id;
+        // The log may have one that was not available when the session was read back.
+        let is_recorded = self.look(|facts| facts.model.as_ref().is_none_or(|known| known == wanted));
+        if is_recorded && self.agent().settings().model.info().id == *wanted {
             return Ok(());
         }
-        Ok(self.supply(Supply::model(model)).await?)
+        Ok(self.agent().supply_as(id, Supply::model(model)).await?)
     }
 
     /// Gives the session a name chosen by a person, or removes the name.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
+        self.rename_as(Uuid::new_v4(), name).await
+    }
+
+    /// Like [`Session::rename`], by an event with this id.
+    pub async fn rename_as(&self, id: Uuid, name: Option<String>) -> Result<(), AgentError> {
         name.as_deref().map_or(Ok(()), check_title)?;
-        self.configure(Change::Name { name, automatic: false }).await?;
+        self.configure_as(id, Change::Name { name, automatic: false }).await?;
         if let Some(host) = self.0.host.upgrade() {
             host.label(self, self.settings().name);
         }

@@ -6,11 +6,12 @@ use lodge_agent::{
     AgentError, Approval, Compaction, ContextSize, Customization, HookFiles, Instruction, Mode, PendingQuestion,
     Prompt, Settings, SubagentSettings, TaskInfo, ToolFilter,
 };
-use lodge_events::AutoTier;
+use lodge_events::{AutoTier, PermissionRequest, SessionUsageInfo};
 use lodge_models::{ModelInfo, ToolSpec};
 use lodge_tools::{
     BackgroundShell, Todos,
     custom::{AgentDefinition, Skill},
+    rules::Rule,
 };
 use tokio::sync::watch;
 
@@ -100,14 +101,14 @@ impl Session {
         self.agent().pending()
     }
 
+    /// What is kept when somebody allows a request for longer than once. Blocks.
+    pub fn lasting_rules(&self, request: &PermissionRequest) -> Vec<Rule> {
+        self.agent().lasting_rules(request)
+    }
+
     /// Messages that wait, next one first; and those meant for the running turn.
     pub fn queue(&self) -> (Vec<Prompt>, Vec<Prompt>) {
         self.agent().queue()
-    }
-
-    /// Whether a turn begins with this message right now: it can no longer be changed or taken back, only stopped.
-    pub fn is_starting_with(&self, message_id: &str) -> bool {
-        self.agent().is_starting_with(message_id)
     }
 
     /// Whether this process began with a message that is not said yet.
@@ -143,6 +144,11 @@ impl Session {
     /// Names and descriptions of the tools that the model may call now.
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.agent().tools()
+    }
+
+    /// How full the context is, as clients are told at the end of a turn. `None` if nothing was said yet, or nobody knows.
+    pub fn context_usage(&self) -> Option<SessionUsageInfo> {
+        self.agent().context_usage()
     }
 
     /// What the agent has noted to do.
@@ -188,6 +194,11 @@ impl Session {
     /// Commands that go on, or went on, in the background.
     pub fn background_shells(&self) -> Vec<BackgroundShell> {
         self.agent().background_shells()
+    }
+
+    /// Counts up when a command continues in the background, and when one of those ends.
+    pub fn background_changed(&self) -> watch::Receiver<u64> {
+        self.agent().background_changed()
     }
 
     /// Waits until no sub-agent works and no turn runs.

@@ -25,7 +25,7 @@ use testkit::model_server::{ModelServer, Reply};
 use crate::kit::{Probe, house, log_of};
 
 /// A model of the server, by the Messages API where the name says Claude.
-fn model(server: &ModelServer, name: &str, change: impl FnOnce(&mut ProviderConfig)) -> Arc<dyn Model> {
+pub(crate) fn model(server: &ModelServer, name: &str, change: impl FnOnce(&mut ProviderConfig)) -> Arc<dyn Model> {
     let claude = name.starts_with("claude");
     let mut provider = ProviderConfig {
         kind: claude.then_some(ProviderType::Anthropic),

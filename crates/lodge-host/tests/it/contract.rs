@@ -4,16 +4,18 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::BoxStream};
 use lodge_events::{
-    AbortReason, AssistantMessage, AssistantReasoning, AssistantUsage, Event, LodgeUsage, Payload,
-    SessionContextChanged, SessionIdle, SessionShutdown, ToolExecutionComplete, ToolExecutionStart,
+    AbortReason, AssistantMessage, AssistantReasoning, AssistantUsage, ContentBlock, Event, LodgeUsage,
+    ModelCallFailure, Payload, SessionContextChanged, SessionError, SessionIdle, SessionShutdown, SessionUsageInfo,
+    ToolExecutionComplete, ToolExecutionStart,
 };
-use lodge_host::{Approval, Capabilities, Ending, ModelChoice, NewSession};
+use lodge_host::{Approval, Capabilities, Ending, ModelChoice, NewSession, Prompt, Supply};
 use lodge_models::{
     Chunk, Completion, CopilotUsage, ErrorKind, Message, Model, ModelError, ModelInfo, ModelRequest, Part, Rehearsal,
     ToolCall,
 };
 use parking_lot::Mutex;
 use serde_json::json;
+use testkit::model_server::{ModelServer, Reply};
 
 use crate::kit::{Probe, house, log_of};
 
@@ -577,4 +579,97 @@ async fn what_the_copilot_api_counts_is_in_the_usage_and_in_the_sums() {
     assert_eq!(shutdown.total_nano_aiu, Some(2e9));
     let model = shutdown.model_metrics.values().next().unwrap();
     assert_eq!((model.total_nano_aiu, model.requests.cost), (Some(2e9), Some(2.0)));
+}
+
+#[tokio::test]
+async fn a_persons_command_has_a_result_or_an_error_and_never_both() {
+    let house = house();
+    let mut probe = house.session().await;
+    let prompt = Prompt {
+        text: "!echo out; exit 3".into(),
+        command: Some("echo out; exit 3".into()),
+        ..Prompt::default()
+    };
+    probe.session.send(prompt).await.unwrap();
+    probe.until_idle().await;
+    let done = probe.seen.iter().find_map(|event| event.get::<ToolExecutionComplete>());
+    let done = done.unwrap();
+    assert_eq!((done.success, done.is_user_requested), (true, Some(true)));
+    assert!(done.error.is_none(), "{done:?}");
+    let contents = done.result.as_ref().unwrap().contents.as_ref().unwrap();
+    assert!(
+        contents
+            .iter()
+            .any(|block| matches!(block, ContentBlock::Terminal(block) if block.exit_code == Some(3))),
+        "{contents:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_call_has_the_model_of_its_message_whichever_the_session_has_by_then() {
+    let house = house();
+    let new = NewSession {
+        approval: Approval::ApproveAll,
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let wait = json!({"command": "until [ -e go ]; do sleep 0.02; done", "description": "Waiting"});
+    probe.send(&format!("call bash {wait} then say done")).await;
+    probe
+        .until(|payload| matches!(payload, Payload::ToolExecutionStart(_)).then_some(()))
+        .await;
+    let other = Arc::new(Named(ModelInfo {
+        id: "another-model".into(),
+        ..Rehearsal::new().info().clone()
+    }));
+    probe.session.supply(Supply::model(other)).await.unwrap();
+    std::fs::write(house.cwd().join("go"), "").unwrap();
+    probe.until_idle().await;
+    let models: Vec<&str> = (probe.seen.iter())
+        .filter_map(|event| match event.payload() {
+            Payload::AssistantMessage(message) => message.model.as_deref(),
+            Payload::ToolExecutionStart(start) => start.model.as_deref(),
+            Payload::ToolExecutionComplete(done) => done.model.as_deref(),
+            _ => None,
+        })
+        .collect();
+    let asked = models[0];
+    assert_ne!(asked, "another-model");
+    assert_eq!(models[..3], [asked; 3], "{models:?}");
+}
+
+/// The offline model under another name.
+struct Named(ModelInfo);
+
+impl Model for Named {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        Rehearsal::new().call(request)
+    }
+}
+
+#[tokio::test]
+async fn errors_have_the_providers_code_and_usage_the_limit_of_the_prompt() {
+    let house = house();
+    let server = ModelServer::start();
+    server.reply(Reply::error(400, "unsupported_value", "no such thing"));
+    let model = crate::compaction::model(&server, "some-model", |provider| {
+        provider.max_prompt_tokens = Some(30_000);
+    });
+    let new = NewSession {
+        model: ModelChoice::Given(model),
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    probe.turn("go").await;
+    let events = &probe.seen;
+    let error = events.iter().find_map(|event| event.get::<SessionError>()).unwrap();
+    assert_eq!(error.error_code.as_deref(), Some("unsupported_value"));
+    let failure = events.iter().find_map(|event| event.get::<ModelCallFailure>()).unwrap();
+    assert_eq!(failure.error_code.as_deref(), Some("unsupported_value"));
+    let usage = events.iter().find_map(|event| event.get::<SessionUsageInfo>()).unwrap();
+    assert_eq!(usage.token_limit, 30_000);
 }

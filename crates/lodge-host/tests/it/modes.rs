@@ -1,7 +1,7 @@
 //! Plan mode holds back what changes something; autopilot goes on until the task is complete.
 
-use lodge_events::{ApprovalMode, LodgeApproval, Payload, SessionAutopilotStopped};
-use lodge_host::{Answer, Approval, Capabilities, Change, ExitPlanAnswer, Mode, NewSession};
+use lodge_events::{ApprovalMode, LodgeApproval, Payload, SessionAutopilotStopped, SessionModeChanged};
+use lodge_host::{Answer, Approval, Capabilities, Change, ExitPlanAnswer, Mode, NewSession, Prompt};
 use serde_json::json;
 
 use crate::kit::{Probe, house, log_of, tool};
@@ -12,6 +12,45 @@ fn planning() -> NewSession {
         approval: Approval::ApproveAll,
         ..NewSession::default()
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mode_is_what_the_log_said_last_also_while_messages_and_clients_change_it() {
+    let house = house();
+    let mut probe = house.session().await;
+    let session = probe.session.clone();
+    let client = tokio::spawn({
+        let session = session.clone();
+        async move {
+            for n in 0..1_000 {
+                let mode = if n % 2 == 0 { Mode::Plan } else { Mode::Autopilot };
+                session.configure(Change::Mode(mode)).await.unwrap();
+            }
+        }
+    });
+    for n in 0..40 {
+        let prompt = Prompt {
+            text: format!("say {n}"),
+            agent_mode: Some("interactive".into()),
+            ..Prompt::default()
+        };
+        session.send(prompt).await.unwrap();
+        probe.until_idle().await;
+    }
+    client.await.unwrap();
+    let mut last = Mode::default().as_str().to_owned();
+    for event in log_of(&session) {
+        if let Some(changed) = event.get::<SessionModeChanged>() {
+            assert_eq!(
+                changed.previous_mode.to_string(),
+                last,
+                "somebody else was between the two"
+            );
+            last = changed.new_mode.to_string();
+        }
+    }
+    assert_eq!(session.settings().mode.as_str(), last);
+    assert_eq!(session.state().mode, Some(last));
 }
 
 fn can_decide() -> Capabilities {

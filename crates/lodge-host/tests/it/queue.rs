@@ -323,7 +323,10 @@ async fn what_rests_behind_a_message_in_preparation_begins_when_that_one_is_gone
             Gone::Withdrawn => drop(session.withdraw("m").unwrap()),
             Gone::Removed => drop(session.change_queue(QueueChange::Remove("m".into())).await.unwrap()),
             Gone::Cancelled => drop(session.cancel("m").await.unwrap()),
-            Gone::Overtaken => drop(session.reorder(vec!["p".into()]).unwrap()),
+            Gone::Overtaken => {
+                let order = vec!["p".into()];
+                session.reorder_as(lodge_events::Uuid::new_v4(), order).unwrap();
+            }
             Gone::WithItsClient => drop(preparer),
         }
         probe

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, NewSession};
+use lodge_host::{Approval, Change, Home, HomeOptions, NewSession};
 use lodge_log::{Disk, DiskFile, Mode, RealDisk, Stat};
 
 use crate::kit::{Probe, host_at, host_on, house, log_of};
@@ -112,6 +112,58 @@ async fn a_sync_that_fails_reaches_the_clients_and_nothing_is_accepted_until_it_
     let mut probe = Probe::on(probe.session.clone());
     assert_eq!(probe.turn("say three").await, "three");
     log_of(&probe.session);
+}
+
+#[tokio::test]
+async fn a_setting_that_cannot_be_recorded_does_not_hold_unless_it_is_stricter() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Unsynced::default();
+    let options = HomeOptions {
+        disk: Arc::new(disk.clone()),
+        ..HomeOptions::default()
+    };
+    let home = Home::open(dir.path().join("home"), options).unwrap();
+    let host = host_on(home, Duration::from_secs(600));
+    let session = host.create(NewSession::default()).await.unwrap();
+    let mut probe = Probe::on(session.clone());
+    probe.turn("say one").await;
+    disk.0.store(true, SeqCst);
+    probe.send("say two").await;
+    probe
+        .until(|payload| matches!(payload, Payload::SessionError(error) if error.error_type == "storage").then_some(()))
+        .await;
+    while session.is_busy() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let held = || {
+        let now = session.settings();
+        format!(
+            "{:?} {:?} {:?} {:?} {:?} {:?}",
+            now.mode, now.approval, now.reasoning_effort, now.limit, now.cwd, now.name
+        )
+    };
+    let before = held();
+    for change in [
+        Change::Mode(lodge_host::Mode::Plan),
+        Change::Approval(Approval::ApproveAll),
+        Change::ReasoningEffort(Some("high".into())),
+        Change::Limit(Some(1.0)),
+        Change::Cwd(dir.path().to_owned()),
+    ] {
+        let refused = session.configure(change.clone()).await;
+        assert!(refused.is_err(), "{change:?}");
+        assert_eq!(held(), before, "{change:?}");
+    }
+    session.rename(Some("Named".into())).await.unwrap_err();
+    assert_eq!(held(), before);
+    // Who forbids something is not made to wait for a disk.
+    let stricter = || session.configure(Change::Approval(Approval::DenyAll));
+    stricter().await.unwrap_err();
+    assert_eq!(session.settings().approval, Approval::DenyAll);
+    assert_eq!(session.state().approval, None);
+    disk.0.store(false, SeqCst);
+    stricter().await.unwrap();
+    assert_eq!(session.state().approval, Some(Approval::DenyAll.into()));
 }
 
 #[tokio::test]

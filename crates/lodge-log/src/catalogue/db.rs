@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params, params};
 use super::about::About;
 use super::digest::{Role, digest, summary};
 use super::progress::Progress;
+use super::query::plain_path;
 use crate::labels::Labels;
 
 /// Increase it when the tables change; a database with another number is deleted and rebuilt.
@@ -314,7 +315,7 @@ impl Row {
         self.created = digest.created.unwrap_or(self.created);
         self.model = digest.model.or(self.model.take());
         if let Some(context) = digest.context {
-            self.cwd = context.cwd.or(self.cwd.take());
+            self.cwd = context.cwd.as_deref().map(plain_path).or(self.cwd.take());
             if context.pending_git_context != Some(true) {
                 (self.git_root, self.repository, self.branch) = (context.git_root, context.repository, context.branch);
             }

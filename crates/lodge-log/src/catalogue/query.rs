@@ -124,12 +124,19 @@ fn summary(row: &Row<'_>, root: &Path) -> rusqlite::Result<SessionSummary> {
     })
 }
 
+/// A path as all spellings of it are listed: without the slash at its end, and without `.`.
+pub(super) fn plain_path(path: &str) -> String {
+    let plain: PathBuf = Path::new(path).components().collect();
+    plain.to_string_lossy().into_owned()
+}
+
 /// The SQL for a list, and its parameters.
 pub(super) fn list_sql(filter: &ListFilter) -> (String, Vec<Value>) {
     let mut conditions: Vec<String> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
+    let cwd = filter.cwd.as_deref().map(plain_path);
     let columns = [
-        ("cwd", &filter.cwd),
+        ("cwd", &cwd),
         ("git_root", &filter.git_root),
         ("repository", &filter.repository),
         ("branch", &filter.branch),

@@ -130,6 +130,13 @@ fn lists_are_newest_first_and_filtered() {
         ),
         (
             ListFilter {
+                cwd: s("/work//./a/"),
+                ..any()
+            },
+            &["three", "one"],
+        ),
+        (
+            ListFilter {
                 cwd: s("/work/a"),
                 include_empty: true,
                 ..any()

@@ -1,12 +1,20 @@
 //! One server of a session: its configuration and state.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use crate::{
-    config::{ServerConfig, Source},
+    config::{ServerConfig, Source, Transport},
     connection::Connection,
     info::{Configured, Prompt, ServerInfo, Status, Tool},
 };
+
+/// How many automatic restarts in a row before somebody has to ask for one.
+const ATTEMPTS: u32 = 3;
+/// After this time a server on another machine is tried again all the same: nobody here can see that it is back.
+const ANEW: Duration = Duration::from_secs(5 * 60);
 
 /// Where a server is in its life.
 pub(super) enum State {
@@ -31,6 +39,8 @@ pub(super) struct Entry {
     pub(super) left_out: Vec<String>,
     /// Starts in a row that nobody asked for.
     pub(super) attempts: u32,
+    /// Whether it went down after it was connected.
+    pub(super) was_lost: bool,
     /// Tells this start from an earlier one.
     pub(super) start: u64,
     /// When it came into its state.
@@ -54,8 +64,21 @@ impl Entry {
             prompts: [].into(),
             left_out: Vec::new(),
             attempts: 0,
+            was_lost: false,
             start: 0,
             since: SystemTime::now(),
+        }
+    }
+
+    /// Whether it is to be started without anybody asking for that.
+    pub(super) fn is_due(&self) -> bool {
+        match (&self.state, &self.config) {
+            (State::Idle, _) => true,
+            (State::Failed(_), Ok(config)) => {
+                let is_remote = !matches!(config.transport, Transport::Stdio { .. });
+                self.attempts < ATTEMPTS || (is_remote && self.since.elapsed().is_ok_and(|failed| failed > ANEW))
+            }
+            _ => false,
         }
     }
 
@@ -111,5 +134,36 @@ impl Entry {
             .partition(|tool| tool.needs_task);
         self.left_out = left_out.into_iter().map(|tool| tool.name).collect();
         self.tools = offered.into_iter().map(Arc::new).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use lodge_trust::Admitted;
+
+    #[test]
+    fn a_server_that_failed_is_due_while_attempts_are_left_and_a_remote_one_now_and_then() {
+        let now = SystemTime::now();
+        for (config, attempts, since, expected) in [
+            (json!({"command": "a"}), 2, now, true),
+            (json!({"command": "a"}), 3, now, false),
+            (json!({"command": "a"}), 3, now - 2 * ANEW, false),
+            (json!({"url": "http://localhost:1/"}), 3, now, false),
+            (json!({"url": "http://localhost:1/"}), 7, now - 2 * ANEW, true),
+        ] {
+            let name = format!("{config} {attempts}");
+            let mut entry = Entry::new(Configured {
+                name: "one".into(),
+                source: Source::Client,
+                config: ServerConfig::read(&config).map(Admitted::of_client),
+            });
+            assert!(entry.is_due());
+            entry.state = State::Failed("down".into());
+            (entry.attempts, entry.since) = (attempts, since);
+            assert_eq!(entry.is_due(), expected, "{name}");
+        }
     }
 }

@@ -132,6 +132,7 @@ impl Inner {
             let Ok(config) = entry.config.clone() else { return };
             entry.disconnect(State::Idle);
             entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
+            entry.was_lost = false;
             let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
             let (around, owner) = (self.around.lock().clone(), self.owner.clone());
             let config = match self.by_reference.load(Ordering::Relaxed) {
@@ -217,6 +218,7 @@ impl Inner {
                 entry.attempts = 0;
             }
             entry.disconnect(State::Failed(why));
+            entry.was_lost = true;
             entry.info()
         };
         self.owner.lost(name);

@@ -479,6 +479,36 @@ async fn configuring_anew_keeps_what_is_the_same() {
     assert_eq!(status(&servers, "a").0, Status::Connected);
 }
 
+#[tokio::test]
+async fn a_server_that_went_down_is_there_again_for_the_next_call_and_one_that_never_started_is_not_waited_for() {
+    let (servers, notes) = servers(&[("s", "is kind"), ("bad", "ends at once")]);
+    servers.ready(LONG).await;
+    let starts = |name: &str| {
+        let pending = format!("{name} Pending");
+        notes.all().iter().filter(|note| **note == pending).count()
+    };
+    let bad = starts("bad");
+    let _ = told_to(&servers, "s", "crash").await;
+    until("it is known to be gone", || status(&servers, "s").0 == Status::Failed).await;
+    servers.revive().await;
+    assert_eq!(status(&servers, "s").0, Status::Connected);
+    assert_eq!(starts("bad"), bad);
+}
+
+#[tokio::test]
+async fn another_configuration_that_makes_no_sense_either_says_what_is_wrong_with_it() {
+    let wrong = |why: &str| Configured {
+        name: "s".into(),
+        source: Source::Client,
+        config: Err(why.to_owned()),
+    };
+    let (servers, _) = servers(&[]);
+    for why in ["no command", "no address"] {
+        servers.add(vec![wrong(why)]);
+        assert_eq!(status(&servers, "s"), (Status::Failed, why.to_owned()));
+    }
+}
+
 /// A server that may ask the model.
 async fn sampler() -> (Servers, Arc<Notes>) {
     let (servers, notes) = servers(&[("mute", "")]);

@@ -6,6 +6,7 @@ mod auto_model;
 mod chat;
 mod endpoint;
 mod failure;
+mod lenient;
 mod quota;
 mod receive;
 mod responses;

@@ -473,3 +473,58 @@ proptest! {
         prop_assert_eq!(told(&answer), expected);
     }
 }
+
+#[tokio::test]
+async fn what_real_servers_write_differently_is_read_and_a_broken_stream_is_no_answer() {
+    let server = ModelServer::start();
+    let cases: Vec<(Wire, Vec<serde_json::Value>, &str)> = vec![
+        // Mistral: parts instead of a text, no index, an empty reason until the end.
+        (
+            Wire::Chat,
+            vec![
+                json!({"choices": [{"index": null, "finish_reason": "", "delta": {"content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}}]}),
+                json!({"choices": [{"delta": {"content": [{"type": "text", "text": "hello"}]}, "finish_reason": "stop"}]}),
+            ],
+            r#"thinks "hm" says "hello" [0, 0, 0]"#,
+        ),
+        // Arguments as JSON instead of text; both names of a field; a delta beside an empty message.
+        (
+            Wire::Chat,
+            vec![
+                json!({"choices": [{"message": null, "finish_reason": "tool_calls", "delta": {"tool_calls": [
+                {"index": 0, "id": "a", "function": {"name": "x", "arguments": {"n": 1}}},
+                {"index": 1, "id": "b", "function": {"name": "y", "input": null, "arguments": "{}"}}]}}]}),
+            ],
+            r#"calls a x {"n":1} calls b y {} [0, 0, 0]"#,
+        ),
+        // The stream broke off: no word of the end.
+        (
+            Wire::Chat,
+            vec![json!({"choices": [{"delta": {"content": "half"}, "finish_reason": ""}]})],
+            "error connection None",
+        ),
+        // Unknown events and items of any form; an item with both names of a field.
+        (
+            Wire::Responses,
+            vec![
+                json!({"type": "response.audio.delta", "delta": {"bytes": [1]}, "output_index": null}),
+                json!({"type": "response.future", "item": "text", "response": 7}),
+                json!({"type": "response.output_item.added", "output_index": 0,
+                       "item": {"type": "web_search_call", "arguments": {"q": "x"}, "content": {}}}),
+                json!({"type": "response.output_item.done", "output_index": 1, "item":
+                       {"type": "function_call", "call_id": "c", "name": "x", "arguments": {"n": 1}, "input": null}}),
+                json!({"type": "response.output_item.done", "output_index": 2, "item":
+                       {"type": "function_call", "call_id": "d", "name": "y", "arguments": "{}", "input": "{}"}}),
+                json!({"type": "response.completed", "response": {"status": "completed"}}),
+            ],
+            r#"calls c x {"n":1} calls d y {} [0, 0, 0]"#,
+        ),
+    ];
+    for (wire, events, expected) in cases {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        server.reply(Reply::raw("text/event-stream", stream));
+        let answer = collect(&*model(wire, &server), request("go")).await;
+        assert_eq!(told(&answer), expected, "{events:?}");
+    }
+}

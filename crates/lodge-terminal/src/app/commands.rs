@@ -7,7 +7,7 @@ use ahp::ahp_types::{
 };
 use serde_json::Value;
 
-use super::{App, Effect, Search, overlay::Overlay};
+use super::{App, Effect, Search, Setting, overlay::Overlay};
 use crate::{
     client::mirror::{APPROVALS, APPROVALS_KEY, NO_APPROVALS, NOT_FAILED},
     plain::plain,
@@ -97,6 +97,7 @@ impl App {
                 };
                 let now = if self.vim.is_some() { "on" } else { "off" };
                 self.tell(&format!("Vi keys are {now}."));
+                self.effects.push(Effect::Save(Setting::Vim(self.vim.is_some())));
             }
             ("login", "") => self.effects.push(Effect::Login),
             ("help" | "?", "") => self.overlay = Some(Overlay::Help(0)),
@@ -118,13 +119,10 @@ impl App {
         }
     }
 
-    /// Chooses a theme until the program ends.
+    /// Chooses a theme, from now on.
     pub(super) fn choose_theme(&mut self, scheme: Scheme) {
         self.paint(scheme);
-        self.tell(&format!(
-            "To keep it, put `theme = \"{}\"` below [terminal] in lodge.toml.",
-            scheme.name()
-        ));
+        self.effects.push(Effect::Save(Setting::Theme(scheme)));
     }
 
     /// Chooses a theme.

@@ -183,7 +183,7 @@ impl App {
         let item = menu.items.swap_remove(menu.selected);
         self.composer.replace_from(menu.from, &item.insert);
         if let Some(attachment) = item.attachment {
-            self.attachments.push((item.insert.trim_end().to_owned(), attachment));
+            self.tokens.name(item.insert.trim_end(), attachment);
         }
         self.completion += 1;
     }

@@ -9,8 +9,9 @@ use ratatui_core::{
     text::{Line, Span},
 };
 
-use super::{App, DELETED, NOTE, Wire};
+use super::{App, DELETED, Note, Wire};
 use crate::{
+    keys::Action,
     plain::plain_line,
     transcript::Look,
     wrap::{Margin, columns, fit, words},
@@ -20,6 +21,10 @@ use crate::{
 const EDITOR_ROWS: usize = 8;
 const MENU_ROWS: usize = 8;
 const QUEUE_ROWS: usize = 3;
+/// Screens with fewer rows have no room to spare.
+const LOW: usize = 18;
+/// The most rows of a message to the person.
+const MESSAGE_ROWS: usize = 4;
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 impl App {
@@ -31,14 +36,18 @@ impl App {
             buffer.set_string(0, 0, "Terminal too small", self.theme.text);
             return None;
         }
-        if self.note.as_ref().is_some_and(|(_, since, _)| since.elapsed() > NOTE) {
+        if self.note.as_ref().is_some_and(Note::is_over) {
             self.note = None;
         }
         self.transcript.follow(&self.mirror.chat.state);
         let (width, height) = (self.width, self.height);
         let (editor, cursor, hidden) = self.editor_rows();
         // From the foot up: status, editor, what goes on, then questions, menu and queue as far as there is room.
-        let mut foot = vec![Line::default()];
+        let mut foot = self.standing();
+        let stands = !foot.is_empty();
+        if !stands {
+            foot.push(Line::default());
+        }
         let above = match hidden {
             0 => String::new(),
             rows => format!("── ↑ {rows} more rows "),
@@ -48,7 +57,9 @@ impl App {
         let cursor_row = foot.len() + cursor.0;
         foot.extend(editor);
         foot.push(self.status(width));
-        let room = height.saturating_sub(foot.len() + 3);
+        // On a low screen, a question needs all the room.
+        let conversation = if height < LOW { 0 } else { 3 };
+        let room = height.saturating_sub(foot.len() + conversation);
         let mut above = self.queue_rows();
         if self.overlay.is_none() {
             if !self.panel.is_empty() {
@@ -61,7 +72,7 @@ impl App {
             }
         }
         if !self.is_quiet() {
-            above.extend(self.note_row());
+            above.extend(self.note_rows());
         }
         let surplus = above.len().saturating_sub(room);
         above.drain(..surplus.min(above.len()));
@@ -71,9 +82,11 @@ impl App {
             Some(_) => self.overlay_rows(width, page),
             None => self.transcript_rows(page),
         };
-        // What is below the screen is known only now.
-        foot[0] = self.activity();
-        put(buffer, &rows, 0);
+        if !stands {
+            // What is below the screen is known only now.
+            foot[0] = self.activity();
+        }
+        put(buffer, &rows[..rows.len().min(page)], 0);
         put(buffer, &above, page);
         put(buffer, &foot, page + above.len());
         self.mark_dragged(buffer);
@@ -134,16 +147,50 @@ impl App {
 
     /// Whether a note has the row of the activity for itself.
     fn is_quiet(&self) -> bool {
-        self.wire == Wire::Up && self.mirror.chat.state.active_turn.is_none()
+        let is_idle = self.mirror.chat.state.active_turn.is_none();
+        self.wire == Wire::Up && is_idle && self.search.is_none() && !self.deleted
     }
 
-    fn note_row(&self) -> Option<Line<'static>> {
-        let (text, _, failed) = self.note.as_ref()?;
-        let style = if *failed { self.theme.error } else { self.theme.text };
-        Some(Line::styled(fit(text, self.width), style))
+    fn note_rows(&self) -> Vec<Line<'static>> {
+        let Some(note) = &self.note else { return Vec::new() };
+        let style = if note.failed { self.theme.error } else { self.theme.text };
+        self.message_rows(&note.text, style)
     }
 
-    /// The row with the activity, or with the last note.
+    /// A message to the person, in at most a few rows.
+    fn message_rows(&self, text: &str, style: Style) -> Vec<Line<'static>> {
+        let mut rows = words(&vec![(text.to_owned(), style)], self.width, &Margin::default());
+        if rows.len() > MESSAGE_ROWS {
+            let rest: Vec<String> = rows.drain(MESSAGE_ROWS - 1..).map(|row| row.to_string()).collect();
+            rows.push(Line::styled(fit(&rest.join(" "), self.width), style));
+        }
+        rows
+    }
+
+    /// A message that stands in place of the activity.
+    fn standing(&self) -> Vec<Line<'static>> {
+        if self.search.is_some() {
+            return Vec::new();
+        }
+        if self.deleted {
+            return self.message_rows(DELETED, self.theme.warning);
+        }
+        if self.wire == Wire::Away {
+            let unknown = match self.host {
+                None => "The host is not reachable; reconnecting… Enter starts it.",
+                Some(_) => "The host is not reachable; reconnecting…",
+            };
+            let why = self.trouble.as_deref().unwrap_or(unknown);
+            let turning = SPINNER[self.spin() % SPINNER.len()];
+            return self.message_rows(&format!("{turning} {why}"), self.theme.warning);
+        }
+        match self.is_quiet() {
+            true => self.note_rows(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The row with the activity.
     fn activity(&self) -> Line<'static> {
         let theme = &self.theme;
         if let Some(search) = &self.search {
@@ -160,29 +207,20 @@ impl App {
                 Some((None, count)) => format!("  {count}{more} found"),
                 Some((Some(at), count)) => format!("  {at} of {count}{more}"),
             };
-            return Line::from(vec![
-                Span::styled("Search: ", theme.accent),
-                Span::styled(plain_line(&search.words), theme.text),
-                Span::styled("▏", theme.accent),
-                Span::styled(found, theme.text),
-                Span::styled("  Enter: next · Up, Down: direction · Esc: close", theme.dim),
-            ]);
-        }
-        if self.deleted {
-            return Line::styled(fit(DELETED, self.width), theme.warning);
-        }
-        if let Some(note) = self.note_row().filter(|_| self.is_quiet()) {
-            return note;
+            let mut line = Line::default();
+            for (text, style) in [
+                ("Search: ", theme.accent),
+                (&plain_line(&search.words), theme.text),
+                ("▏", theme.accent),
+                (&found, theme.text),
+                ("  Enter: next · Up, Down: direction · Esc: close", theme.dim),
+            ] {
+                let room = self.width.saturating_sub(line.width());
+                line.push_span(Span::styled(fit(text, room), style));
+            }
+            return line;
         }
         let turning = SPINNER[self.spin() % SPINNER.len()];
-        if self.wire == Wire::Away {
-            let unknown = match self.host {
-                None => "The host is not reachable; reconnecting… Enter starts it.",
-                Some(_) => "The host is not reachable; reconnecting…",
-            };
-            let why = self.trouble.as_deref().unwrap_or(unknown);
-            return Line::styled(fit(&format!("{turning} {why}"), self.width), theme.warning);
-        }
         let mut pieces = Vec::new();
         if let Some(turn) = &self.mirror.chat.state.active_turn {
             let seconds = elapsed(&turn.started_at);
@@ -198,8 +236,8 @@ impl App {
         }
         match self.tasks().iter().filter(|task| task.works).count() {
             0 => {}
-            1 => pieces.push("1 background task (Ctrl-T)".to_owned()),
-            many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
+            1 => pieces.push(self.keys.hint("1 background task", Action::Tasks)),
+            many => pieces.push(self.keys.hint(&format!("{many} background tasks"), Action::Tasks)),
         }
         if self.watches() {
             pieces.push("viewing a sub-agent · Esc to go back".to_owned());
@@ -208,16 +246,18 @@ impl App {
         }
         if self.mirror.chat.state.queued_messages.iter().flatten().next().is_some() {
             pieces.extend(self.rests().then(|| "Enter sends the queued message".to_owned()));
-            pieces.push("Alt-Up edits it, Ctrl-T lists all".to_owned());
+            let edits = self.keys.does(Action::Unqueue, "edits it");
+            let lists = self.keys.does(Action::Tasks, "lists all");
+            pieces.push(edits.into_iter().chain(lists).collect::<Vec<_>>().join(", "));
         }
         if !self.panel.is_empty() && !self.panel.focused {
             pieces.push(match self.panel.len() {
-                1 => "1 open question (Tab)".to_owned(),
-                many => format!("{many} open questions (Tab)"),
+                1 => self.keys.hint("1 open question", Action::Questions),
+                many => self.keys.hint(&format!("{many} open questions"), Action::Questions),
             });
         }
         if !self.transcript.is_following() && self.transcript.more_below {
-            pieces.push("↓ more (Ctrl-End)".to_owned());
+            pieces.push(self.keys.hint("↓ more", Action::Bottom));
         }
         Line::styled(fit(&pieces.join(" · "), self.width), theme.accent)
     }
@@ -239,7 +279,9 @@ impl App {
             })
             .collect();
         if queued.len() > QUEUE_ROWS {
-            let text = format!("+ {} more (Ctrl-T)", queued.len() - QUEUE_ROWS);
+            let text = self
+                .keys
+                .hint(&format!("+ {} more", queued.len() - QUEUE_ROWS), Action::Tasks);
             rows.push(Line::styled(text, self.theme.dim));
         }
         if let Some(steering) = &chat.steering_message {

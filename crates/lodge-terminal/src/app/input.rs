@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use ahp::ahp_types::{
     StateAction,
     actions::{ChatPendingMessageRemovedAction, ChatTurnCancelledAction, ChatTurnStartedAction},
-    state::PendingMessageKind,
+    state::{Message, MessageAttachment, PendingMessageKind},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{App, DELETED, Decision, Effect, Search, Seek, Sent, Wire, overlay::Overlay};
 use crate::{
-    keys::{self, Action},
+    keys::Action,
     panel::Means,
     plain::shown_path,
     transcript::Look,
@@ -34,7 +34,10 @@ impl App {
             return;
         }
         self.changed = true;
-        let action = keys::action(key);
+        if let Some(note) = &mut self.note {
+            note.seen = true;
+        }
+        let action = self.keys.action(key);
         if action != Some(Action::Leave) {
             self.armed = None;
         }
@@ -82,33 +85,18 @@ impl App {
             return self.effects.extend(paths.into_iter().map(Effect::Attach));
         }
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        if self.composer.is_empty() {
-            self.pasted.clear();
-        }
         let text = match text.lines().count() {
-            lines if lines > FOLDED => self.fold(lines, text),
+            lines if lines > FOLDED => self.tokens.paste(text),
             _ => text,
         };
         self.composer.insert(&text);
         self.typed();
     }
 
-    /// Has a few words stand for a long text until it is sent or edited elsewhere. Returns the words.
-    fn fold(&mut self, lines: usize, text: String) -> String {
-        let number = match self.pasted.len() {
-            0 => String::new(),
-            others => format!(" #{}", others + 1),
-        };
-        let words = format!("[Pasted {lines} lines{number}]");
-        self.pasted.push((words.clone(), text));
-        words
-    }
-
-    /// What was typed, with the whole of what was pasted.
-    fn unfolded(&self, mut text: String) -> String {
-        for (words, whole) in &self.pasted {
-            text = text.replace(words, whole);
-        }
+    /// Takes what was typed, with the whole of what was pasted, and remembers it.
+    fn take_typed(&mut self) -> String {
+        let text = self.tokens.unfold(self.composer.take());
+        self.composer.remember(&text);
         text
     }
 
@@ -136,7 +124,7 @@ impl App {
             }
             Some(Action::Suspend) => self.effects.push(Effect::Suspend),
             Some(Action::Editor) => {
-                let text = self.unfolded(self.composer.text().to_owned());
+                let text = self.tokens.unfold(self.composer.text().to_owned());
                 self.effects.push(Effect::Edit(text));
             }
             Some(Action::PasteImage) => self.effects.push(Effect::AttachCopied),
@@ -209,9 +197,7 @@ impl App {
         if let Some(vim) = &mut self.vim {
             *vim = Vim::default();
         }
-        let text = self.composer.take();
-        let text = self.unfolded(text);
-        self.pasted.clear();
+        let text = self.take_typed();
         self.effects.push(Effect::Remember(text.clone()));
         self.entered(text.trim());
     }
@@ -237,7 +223,7 @@ impl App {
         }
         if self.composer.is_empty() && !self.mirror.chat.state.turns.is_empty() {
             match self.escaped.take().filter(|escaped| escaped.elapsed() < TWICE) {
-                Some(_) => self.pick_turn(),
+                Some(_) => self.pick_turn(0),
                 None => {
                     self.escaped = Some(Instant::now());
                     self.tell("Press Esc again to go back to an earlier message.");
@@ -272,12 +258,15 @@ impl App {
         if self.armed.is_some_and(|armed| armed.elapsed() < TWICE) {
             return self.effects.push(Effect::Leave(0));
         }
-        self.armed = Some(Instant::now());
         if self.overlay.take().is_some() || self.search.take().is_some() || self.menu.take().is_some() {
             return;
         }
+        self.armed = Some(Instant::now());
+        if self.panel.clear_words() {
+            return self.tell("Press Ctrl-C again to leave; the session stays.");
+        }
         if !self.composer.is_empty() {
-            self.composer.take();
+            self.take_typed();
             return self.tell("Press Ctrl-C again to leave; the session stays.");
         }
         if self.mirror.is_busy() && !self.cancelling && self.wire == Wire::Up {
@@ -306,7 +295,7 @@ impl App {
     }
 
     /// Asks for earlier turns. False when there are none.
-    fn load_older(&mut self) -> bool {
+    pub(super) fn load_older(&mut self) -> bool {
         if self.loading || self.wire == Wire::Away {
             return true;
         }
@@ -333,6 +322,7 @@ impl App {
                     self.seek = Some(Seek::Beginning);
                 }
             }
+            Some(Seek::Messages(known)) => self.pick_turn(known),
             Some(Seek::Words(words)) => {
                 if self.transcript.search(&words, true, &self.mirror.chat.state, look) {
                     return self.count_found();
@@ -379,9 +369,11 @@ impl App {
                 self.panel.next();
                 true
             }
-            // Half a screen, so that what was read last stays in view.
-            Some(Action::PageUp) => self.panel.scroll(-(self.height as isize / 2)),
-            Some(Action::PageDown) => self.panel.scroll(self.height as isize / 2),
+            Some(Action::PageUp) => self.panel.scroll_page(-1),
+            Some(Action::PageDown) => self.panel.scroll_page(1),
+            Some(Action::NewLine | Action::Editor | Action::End) if self.panel.words().is_some() => {
+                self.words_key(key, action)
+            }
             Some(Action::Send) | None => {
                 match (self.panel.means(key), self.panel.front()) {
                     (Means::Choice, _) | (_, None) => self.answer(key),
@@ -401,6 +393,24 @@ impl App {
             }
             _ => false,
         }
+    }
+
+    /// Handles a key that edits an answer as it edits a message. False if it does nothing to the answer.
+    fn words_key(&mut self, key: &KeyEvent, action: Option<Action>) -> bool {
+        let Some(words) = self.panel.words() else { return false };
+        match action {
+            Some(Action::NewLine) => words.insert("\n"),
+            Some(Action::Editor) => {
+                let text = words.text().to_owned();
+                self.effects.push(Effect::Edit(text));
+            }
+            Some(Action::End) if words.is_empty() => return false,
+            Some(Action::End) => {
+                words.key(&KeyEvent::new(KeyCode::Delete, KeyModifiers::NONE), usize::MAX);
+            }
+            _ => drop(words.key(key, usize::MAX)),
+        }
+        true
     }
 
     /// Takes a letter for a decision when no other letter followed it in time.
@@ -529,14 +539,27 @@ impl App {
     /// Takes a message that waits back into the editor.
     pub(super) fn take_back(&mut self, id: &str) {
         let queued = self.mirror.chat.state.queued_messages.iter().flatten();
-        let Some(text) = queued
+        let Some(message) = queued
             .filter(|queued| queued.id == id)
-            .map(|queued| queued.message.text.clone())
+            .map(|queued| queued.message.clone())
             .next()
         else {
             return;
         };
         self.unqueue(id);
+        self.restore(&message);
+    }
+
+    /// Puts a message into the editor, above what is typed, with its attachments.
+    pub(super) fn restore(&mut self, message: &Message) {
+        let attached = message.attachments.iter().flatten();
+        let attached: Vec<_> = attached
+            .map(|attachment| match attachment {
+                MessageAttachment::Resource(file) => (Some(format!("@{}", self.below(&file.uri))), attachment),
+                _ => (None, attachment),
+            })
+            .collect();
+        let text = self.tokens.restore(&message.text, attached);
         let typed = self.composer.text().to_owned();
         let between = if typed.is_empty() { "" } else { "\n" };
         self.composer.set(&format!("{text}{between}{typed}"));

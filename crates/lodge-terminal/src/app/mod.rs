@@ -7,10 +7,12 @@ mod draw;
 mod input;
 mod mouse;
 mod overlay;
+mod sessions;
 mod status;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,14 +30,15 @@ pub use self::{
     commands::COMMANDS,
     status::{Price, Prices},
 };
-use self::{complete::Menu, overlay::Overlay};
+use self::{complete::Menu, overlay::Overlay, tokens::Tokens};
 use crate::{
     client::{
         mirror::{APPROVALS_KEY, AppliedTo, Channel, Mirror},
-        outbox::{self, Outbox},
+        outbox::{self, Outbox, Refused},
     },
     composer::Composer,
     edits::Edit,
+    keys::{Action, Keymap},
     panel::Panel,
     plain::plain_line,
     theme::{Scheme, Theme},
@@ -46,7 +49,13 @@ use crate::{
 /// How long a note is shown.
 const NOTE: Duration = Duration::from_secs(8);
 /// When a turn that took at least this long ends, the person is notified.
-pub const LONG_TURN: Duration = Duration::from_secs(20);
+const LONG_TURN: Duration = Duration::from_secs(20);
+
+/// Whether a turn of this many milliseconds was long.
+pub fn is_long(duration: Option<i64>) -> bool {
+    let milliseconds = duration.and_then(|duration| u64::try_from(duration).ok());
+    milliseconds.is_some_and(|milliseconds| Duration::from_millis(milliseconds) > LONG_TURN)
+}
 
 /// An action that was dispatched and is not echoed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +83,16 @@ pub enum Effect {
     New,
     /// Open another chat of the session.
     Watch(Uri),
-    /// Stop the sub-agent that a tool call started.
-    Stop(String),
+    /// Stop something that runs beside the conversation.
+    Stop(Work),
+    /// Fetch what a command in the background printed: its id, and what it is.
+    Output(String, String),
+    /// Delete a session of this host.
+    Delete(Uri),
+    /// Give a session of this host another title.
+    Rename(Uri, String),
+    /// Save a setting of `[terminal]` in the configuration.
+    Save(Setting),
     /// Fetch the turns before the first known one.
     Older(String),
     /// Open a text in the person's editor.
@@ -109,6 +126,24 @@ pub enum Effect {
     Leave(u8),
 }
 
+/// Something that runs beside the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// The sub-agent that this tool call started.
+    Call(String),
+    /// The command in the background with this id.
+    Shell(String),
+}
+
+/// A setting of `[terminal]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// The colours.
+    Theme(Scheme),
+    /// Whether the editor has the keys of vi.
+    Vim(bool),
+}
+
 /// A place on the screen: column and row.
 pub type Cell = (u16, u16);
 
@@ -133,6 +168,8 @@ pub struct Setup {
     pub model: Option<String>,
     /// Whether the editor has the keys of vi.
     pub vim: bool,
+    /// What the keys do.
+    pub keys: Keymap,
 }
 
 /// Whether the host is connected.
@@ -145,6 +182,8 @@ enum Wire {
 /// A search, which also covers turns that are not loaded yet.
 enum Seek {
     Beginning,
+    /// More messages for the list of those to go back to, in which this one is selected.
+    Messages(usize),
     Words(String),
 }
 
@@ -158,12 +197,46 @@ struct Search {
     found: Option<(Option<usize>, usize)>,
 }
 
+/// What the person is told beside the conversation.
+struct Note {
+    text: String,
+    since: Instant,
+    failed: bool,
+    /// Whether a key was pressed since.
+    seen: bool,
+}
+
+impl Note {
+    fn new(text: &str, failed: bool) -> Self {
+        Self {
+            text: plain_line(text),
+            since: Instant::now(),
+            failed,
+            seen: false,
+        }
+    }
+
+    /// Whether it disappears by itself. What went wrong stays until somebody is there.
+    fn fades(&self) -> bool {
+        !self.failed || self.seen
+    }
+
+    fn is_over(&self) -> bool {
+        self.fades() && self.since.elapsed() > NOTE
+    }
+}
+
 /// A letter that answers a question, unless another letter follows.
 struct Decision {
     /// The question that was in front.
     question: String,
     key: KeyEvent,
     since: Instant,
+}
+
+/// The full stop that a sentence lacks.
+fn stop(sentence: &str) -> &'static str {
+    if sentence.ends_with(['.', '!', '?']) { "" } else { "." }
 }
 
 /// Shown in place of a deleted session.
@@ -184,11 +257,10 @@ pub struct App {
     transcript: Transcript,
     changed: bool,
     composer: Composer,
+    keys: Keymap,
     vim: Option<Vim>,
-    /// The attachments that words in the editor stand for.
-    attachments: Vec<(String, MessageAttachment)>,
-    /// Long texts that were pasted, by the words that stand for them in the editor.
-    pasted: Vec<(String, String)>,
+    /// What words in the editor stand for.
+    tokens: Tokens,
     panel: Panel,
     menu: Option<Menu>,
     completion: u64,
@@ -196,7 +268,7 @@ pub struct App {
     search: Option<Search>,
     /// What the mouse is being dragged over.
     dragged: Option<(Cell, Cell)>,
-    note: Option<(String, Instant, bool)>,
+    note: Option<Note>,
     scheme: Scheme,
     theme: Theme,
     prices: Option<Prices>,
@@ -206,7 +278,6 @@ pub struct App {
     cancelling: bool,
     armed: Option<Instant>,
     escaped: Option<Instant>,
-    began: Option<Instant>,
     loading: bool,
     seek: Option<Seek>,
     held: Option<Decision>,
@@ -233,9 +304,9 @@ impl App {
             transcript: Transcript::default(),
             changed: true,
             composer: Composer::with_history(setup.history),
+            keys: setup.keys,
             vim: setup.vim.then(Vim::default),
-            attachments: Vec::new(),
-            pasted: Vec::new(),
+            tokens: Tokens::default(),
             panel: Panel::default(),
             menu: None,
             completion: 0,
@@ -251,7 +322,6 @@ impl App {
             cancelling: false,
             armed: None,
             escaped: None,
-            began: None,
             loading: false,
             seek: None,
             held: None,
@@ -337,16 +407,15 @@ impl App {
                     self.outbox.renamed(queued, &started.turn_id);
                 }
                 self.cancelling = false;
-                self.began = Some(Instant::now());
             }
             StateAction::ChatTurnResume(resumed) => {
                 self.transcript.reopen(&resumed.turn_id);
                 self.cancelling = false;
-                self.began = Some(Instant::now());
             }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 self.cancelling = false;
-                let long = self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN);
+                let last = self.mirror.chat.state.turns.last();
+                let long = last.is_some_and(|turn| is_long(turn.duration));
                 if long && self.mirror.chat.state.queued_messages.iter().flatten().next().is_none() {
                     self.effects.push(Effect::Notify("Lodge is done".to_owned()));
                 }
@@ -375,9 +444,21 @@ impl App {
 
     fn refused(&mut self, sent: Sent, reason: &str) {
         match sent {
-            // Another turn may just have begun.
-            Sent::Message(id) if self.outbox.wait(&id) => {}
-            Sent::Message(_) => self.complain(&format!("The message was refused: {reason}")),
+            Sent::Message(id) => match self.outbox.refused(&id) {
+                // Another turn may just have begun.
+                Refused::Queued => {}
+                Refused::Removed(message) => {
+                    let kept = match self.composer.is_empty() {
+                        true => Some("It is in the editor again.".to_owned()),
+                        false => self.keys.does(Action::Earlier, "finds it again."),
+                    };
+                    let kept = kept.unwrap_or_default();
+                    if let Some(message) = message.filter(|_| self.composer.is_empty()) {
+                        self.restore(&message);
+                    }
+                    self.complain(&format!("The message was refused: {reason}{} {kept}", stop(reason)));
+                }
+            },
             Sent::Answer => {
                 self.panel.refused();
                 self.complain(&format!("Your answer was refused: {reason}"));
@@ -423,13 +504,16 @@ impl App {
         let seen = self.mirror.seen.max(mirror.seen);
         self.mirror = Mirror { seen, ..mirror };
         self.transcript = Transcript::default();
-        self.outbox = Outbox::default();
+        for message in std::mem::take(&mut self.outbox).into_unsent() {
+            self.restore(&message);
+        }
+        // Agents belong to the session.
+        self.agent = None;
         self.panel = Panel::default();
         self.panel.focused = true;
         self.sent.clear();
         (self.cancelling, self.loading, self.overlay) = (false, false, None);
         (self.seek, self.held, self.deleted) = (None, None, false);
-        self.began = None;
         self.changed = true;
     }
 
@@ -437,7 +521,7 @@ impl App {
     pub fn watched(&mut self, chat: Channel<ChatState>) {
         self.mirror.chat = chat;
         self.transcript = Transcript::default();
-        (self.cancelling, self.loading, self.began) = (false, false, None);
+        (self.cancelling, self.loading) = (false, false);
         self.seek = None;
         self.changed = true;
     }
@@ -452,8 +536,8 @@ impl App {
         self.host = host;
         // Every host has its own numbers.
         self.mirror.seen = 0;
-        // Models and agents belong to the host.
-        (self.model, self.agent) = (None, None);
+        // Models belong to the host.
+        self.model = None;
         self.wire = Wire::Up;
         self.opened(mirror);
     }
@@ -496,24 +580,29 @@ impl App {
 
     /// Takes a text that was changed in the person's editor.
     pub fn edited(&mut self, text: &str) {
-        self.composer.set(text.trim_end_matches('\n'));
-        self.pasted.clear();
+        let text = text.trim_end_matches('\n');
+        let answers = self.panel.focused;
+        match self.panel.words().filter(|_| answers) {
+            Some(words) => words.set(text),
+            None => self.composer.set(text),
+        }
         self.changed = true;
     }
 
     /// Attaches an image that was read.
     pub fn attached(&mut self, label: &str, attachment: MessageAttachment) {
-        let token = format!("[{label}]");
-        self.composer.insert(&format!("{token} "));
-        self.attachments.push((token, attachment));
+        let word = self.tokens.attach(label, attachment);
+        self.composer.insert(&format!("{word} "));
         self.changed = true;
         let answers = self.model.as_deref().or(self.mirror.model());
         let mut models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
         let answering = models.find(|model| Some(model.id.as_str()) == answers);
         if let Some(model) = answering.filter(|model| model.supports_vision == Some(false)) {
+            let way = self.keys.does(Action::Models, "chooses another model.");
             let why = format!(
-                "{} takes no images and will not see {label}. Alt-M chooses another model.",
-                model.id
+                "{} takes no images and will not see {label}. {}",
+                model.id,
+                way.unwrap_or_default()
             );
             self.complain(&why);
         }
@@ -527,7 +616,7 @@ impl App {
 
     /// Shows a note, which is not part of the conversation.
     pub fn tell(&mut self, text: &str) {
-        self.note = Some((plain_line(text), Instant::now(), false));
+        self.note = Some(Note::new(text, false));
         self.changed = true;
     }
 
@@ -557,7 +646,7 @@ impl App {
 
     /// Says what went wrong.
     pub fn complain(&mut self, text: &str) {
-        self.note = Some((plain_line(text), Instant::now(), true));
+        self.note = Some(Note::new(text, true));
         self.changed = true;
     }
 
@@ -575,7 +664,8 @@ impl App {
 
     /// Whether something is animated, so that the screen must be redrawn soon.
     pub fn is_moving(&self) -> bool {
-        self.mirror.is_busy() || self.wire == Wire::Away || self.note.is_some() || self.held.is_some()
+        let fades = self.note.as_ref().is_some_and(Note::fades);
+        self.mirror.is_busy() || self.wire == Wire::Away || fades || self.held.is_some()
     }
 
     /// Whether the screen must be redrawn.
@@ -617,13 +707,7 @@ impl App {
             .agent
             .as_ref()
             .map(|(_, uri)| ahp::ahp_types::state::AgentSelection { uri: uri.clone() });
-        let mut attached = Vec::new();
-        for (token, attachment) in self.attachments.drain(..) {
-            if text.contains(&token) {
-                attached.push(attachment);
-            }
-        }
-        message.attachments = (!attached.is_empty()).then_some(attached);
+        message.attachments = self.tokens.attachments(text);
         self.note = None;
         self.outbox.put(message, steers);
         self.transcript.follow_end();

@@ -37,7 +37,7 @@ impl App {
         let key = if by < 0 { KeyCode::Up } else { KeyCode::Down };
         let key = KeyEvent::new(key, KeyModifiers::NONE);
         match &self.overlay {
-            Some(Overlay::Help(_)) => (0..STEP).for_each(|_| self.overlay_key(&key, None)),
+            Some(Overlay::Help(_) | Overlay::Output(_)) => (0..STEP).for_each(|_| self.overlay_key(&key, None)),
             Some(_) => self.overlay_key(&key, None),
             None if self.panel.scroll(by) => {}
             None => self.scroll(by),

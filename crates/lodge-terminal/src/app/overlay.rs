@@ -3,16 +3,20 @@
 use ahp::ahp_types::{
     StateAction, Uri,
     actions::ChatTruncatedAction,
-    state::{ChildCustomization, Customization, MessageKind, SessionStatus, SessionSummary},
+    state::{ChildCustomization, Customization, Message, MessageKind},
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
 
-use super::{App, COMMANDS, Effect, HostName, Wire, tasks::About};
+use super::{
+    App, COMMANDS, Effect, HostName, Seek, Work,
+    sessions::{Asks, Columns, SESSIONS},
+    tasks::About,
+};
 use crate::{
     client::mirror::{APPROVALS, APPROVALS_KEY},
-    keys::{Action, EDITOR_KEYS, KEYS},
-    plain::plain_line,
+    keys::{Action, EDITOR_KEYS, KEYS, Keymap},
+    plain::{plain, plain_line},
     theme::{Scheme, Theme},
     wrap,
 };
@@ -23,32 +27,49 @@ pub(super) enum Overlay {
     Tasks(usize),
     /// The first row that is shown.
     Help(usize),
+    /// What a command in the background printed.
+    Output(Output),
+}
+
+/// A text to read.
+pub(super) struct Output {
+    title: String,
+    text: String,
+    /// The first row that is shown; the last rows are if it is too high.
+    top: usize,
 }
 
 /// What choosing something does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Pick {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Pick {
     Session(HostName, Uri),
     Setting(&'static str, String),
     Agent(Option<(String, Uri)>),
     Theme(Scheme),
     Message(String),
     /// The turn to go back to, none for the beginning, and the message that followed it.
-    Back(Option<String>, String),
+    Back(Option<String>, Box<Message>),
+    /// Load the turns before the known ones; the number of messages that are listed now.
+    Older(usize),
 }
 
-struct Choice {
-    mark: char,
-    label: String,
-    detail: String,
-    pick: Pick,
+pub(super) struct Choice {
+    pub(super) mark: char,
+    pub(super) label: String,
+    pub(super) detail: String,
+    pub(super) pick: Pick,
+    /// The columns of a session.
+    pub(super) columns: Option<Columns>,
 }
 
 pub(super) struct Picker {
     title: &'static str,
-    query: String,
-    choices: Vec<Choice>,
-    selected: usize,
+    pub(super) query: String,
+    pub(super) choices: Vec<Choice>,
+    pub(super) selected: usize,
+    /// Whether only sessions of this directory are listed.
+    pub(super) here: bool,
+    pub(super) asks: Option<Asks>,
 }
 
 impl Overlay {
@@ -60,24 +81,32 @@ impl Overlay {
 }
 
 impl Picker {
-    fn new(title: &'static str, choices: Vec<Choice>) -> Self {
+    pub(super) fn new(title: &'static str, choices: Vec<Choice>) -> Self {
         let selected = choices.iter().position(|choice| choice.mark == '*').unwrap_or(0);
         Self {
             title,
             query: String::new(),
             choices,
             selected,
+            here: false,
+            asks: None,
         }
+    }
+
+    /// What is selected.
+    pub(super) fn chosen(&self) -> Option<Pick> {
+        self.matching().get(self.selected).map(|choice| choice.pick.clone())
     }
 
     pub(super) fn is_sessions(&self) -> bool {
         self.title == SESSIONS
     }
 
-    fn matching(&self) -> Vec<&Choice> {
+    pub(super) fn matching(&self) -> Vec<&Choice> {
         let mut found: Vec<(usize, &Choice)> = self
             .choices
             .iter()
+            .filter(|choice| !self.here || choice.columns.as_ref().is_some_and(|columns| columns.here))
             .filter_map(|choice| {
                 // A detail is long, and has any few letters in some order.
                 let detail = choice.detail.to_lowercase().contains(&self.query.to_lowercase());
@@ -89,8 +118,6 @@ impl Picker {
         found.into_iter().map(|(_, choice)| choice).collect()
     }
 }
-
-const SESSIONS: &str = "Sessions";
 
 /// How well letters fit a text, less is better; nothing when they are not all in it in their order.
 fn rank(letters: &str, text: &str) -> Option<usize> {
@@ -121,87 +148,6 @@ pub(super) fn age(time: &str) -> String {
 }
 
 impl App {
-    /// A session in the list; where it is on another host, with the host's name.
-    fn session_choice(&self, host: &HostName, session: &SessionSummary) -> Choice {
-        let is = |state: SessionStatus| session.status & state.bits() == state.bits();
-        let state = if is(SessionStatus::InputNeeded) {
-            "needs an answer, "
-        } else if is(SessionStatus::InProgress) {
-            "working, "
-        } else {
-            ""
-        };
-        let place = session
-            .working_directories
-            .iter()
-            .flatten()
-            .next()
-            .map(|uri| crate::shown_path(uri));
-        let title = if session.title.is_empty() {
-            "(no messages)"
-        } else {
-            &session.title
-        };
-        let elsewhere = match host {
-            _ if *host == self.host => String::new(),
-            Some(name) => format!("on {name}, "),
-            None => "on this machine, ".to_owned(),
-        };
-        let shown = elsewhere.is_empty() && self.shows(&session.resource);
-        Choice {
-            mark: if shown { '*' } else { ' ' },
-            label: title.to_owned(),
-            detail: format!(
-                "{elsewhere}{state}{}  {}",
-                age(&session.modified_at),
-                place.unwrap_or_default()
-            ),
-            pick: Pick::Session(host.clone(), session.resource.clone()),
-        }
-    }
-
-    /// Opens the list with the sessions known so far and asks the hosts for theirs.
-    pub(super) fn pick_session(&mut self) {
-        if self.wire == Wire::Away {
-            return self.tell("The host is not reachable; try again when it is back.");
-        }
-        self.overlay = Some(Overlay::Picker(Picker::new(SESSIONS, self.session_choices())));
-        self.effects.push(Effect::List);
-    }
-
-    /// The sessions of all hosts, the newest first.
-    fn session_choices(&self) -> Vec<Choice> {
-        let lists = self.sessions.iter();
-        let mut sessions: Vec<(&HostName, &SessionSummary)> = lists
-            .flat_map(|(host, list)| list.iter().map(move |session| (host, session)))
-            .collect();
-        if self.sessions.len() > 1 {
-            sessions.sort_by(|(_, one), (_, other)| other.modified_at.cmp(&one.modified_at));
-        }
-        let sessions = sessions.into_iter();
-        sessions
-            .map(|(host, session)| self.session_choice(host, session))
-            .collect()
-    }
-
-    /// Puts what the hosts answered into the list, if it is open. What was typed and selected stays.
-    pub(super) fn refresh_sessions(&mut self) {
-        let choices = self.session_choices();
-        let Some(Overlay::Picker(picker)) = &mut self.overlay else {
-            return;
-        };
-        if picker.is_sessions() {
-            let chosen = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
-            picker.choices = choices;
-            let at = picker
-                .matching()
-                .iter()
-                .position(|choice| Some(&choice.pick) == chosen.as_ref());
-            picker.selected = at.unwrap_or(0);
-            self.changed = true;
-        }
-    }
-
     pub(super) fn pick_model(&mut self) {
         let now = self.model.as_deref().or(self.mirror.model()).map(str::to_owned);
         let models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
@@ -218,6 +164,7 @@ impl App {
                     .map(|window| format!("{}k tokens", window / 1000))
                     .unwrap_or_default(),
                 pick: Pick::Setting("model", model.id.clone()),
+                columns: None,
             })
             .collect();
         self.overlay = Some(Overlay::Picker(Picker::new("Models", choices)));
@@ -231,6 +178,7 @@ impl App {
                 label: (*value).to_owned(),
                 detail: (*what).to_owned(),
                 pick: Pick::Setting(key, (*value).to_owned()),
+                columns: None,
             })
             .collect();
         self.overlay = Some(Overlay::Picker(Picker::new(title, choices)));
@@ -259,6 +207,7 @@ impl App {
                 label: scheme.name().to_owned(),
                 detail: String::new(),
                 pick: Pick::Theme(*scheme),
+                columns: None,
             })
             .collect();
         self.overlay = Some(Overlay::Picker(Picker::new("Themes", choices)));
@@ -270,18 +219,19 @@ impl App {
             label: text.to_owned(),
             detail: String::new(),
             pick: Pick::Message(text.to_owned()),
+            columns: None,
         };
         let choices = self.composer.earlier().map(choice).collect();
         self.overlay = Some(Overlay::Picker(Picker::new("Earlier messages", choices)));
     }
 
     /// Messages of the conversation that can be said again, the newest first.
-    pub(super) fn pick_turn(&mut self) {
+    pub(super) fn pick_turn(&mut self, selected: usize) {
         let chat = &self.mirror.chat.state;
         // What is before the first turn that is known may not be the beginning.
         let skipped = usize::from(chat.turns_next_cursor.is_some());
         let turns = chat.turns.iter().enumerate().skip(skipped).rev();
-        let choices = turns
+        let messages = turns
             .filter(|(_, turn)| turn.message.origin.kind == MessageKind::User)
             .map(|(at, turn)| {
                 let kept = at.checked_sub(1).map(|before| chat.turns[before].id.clone());
@@ -289,11 +239,22 @@ impl App {
                     mark: ' ',
                     label: turn.message.text.clone(),
                     detail: turn.started_at.as_deref().map(age).unwrap_or_default(),
-                    pick: Pick::Back(kept, turn.message.text.clone()),
+                    pick: Pick::Back(kept, Box::new(turn.message.clone())),
+                    columns: None,
                 }
-            })
-            .collect();
-        self.overlay = Some(Overlay::Picker(Picker::new("Rewind to before", choices)));
+            });
+        let mut choices: Vec<Choice> = messages.collect();
+        let older = chat.turns_next_cursor.is_some().then(|| Choice {
+            mark: ' ',
+            label: "… earlier messages".to_owned(),
+            detail: String::new(),
+            pick: Pick::Older(choices.len()),
+            columns: None,
+        });
+        choices.extend(older);
+        let mut picker = Picker::new("Rewind to before", choices);
+        picker.selected = selected.min(picker.choices.len().saturating_sub(1));
+        self.overlay = Some(Overlay::Picker(picker));
     }
 
     /// Agents that can be chosen: name, description, address.
@@ -328,6 +289,7 @@ impl App {
             label: "Default agent".to_owned(),
             detail: String::new(),
             pick: Pick::Agent(None),
+            columns: None,
         }];
         for (name, what, uri) in self.agents() {
             choices.push(Choice {
@@ -335,6 +297,7 @@ impl App {
                 label: name.clone(),
                 detail: what,
                 pick: Pick::Agent(Some((name, uri))),
+                columns: None,
             });
         }
         self.overlay = Some(Overlay::Picker(Picker::new("Agents", choices)));
@@ -359,16 +322,25 @@ impl App {
             Pick::Agent(agent) => self.agent = agent,
             Pick::Theme(scheme) => self.choose_theme(scheme),
             Pick::Message(text) => self.composer.set(&text),
-            Pick::Back(turn_id, text) => {
+            Pick::Older(listed) => {
+                if self.load_older() {
+                    self.seek = Some(Seek::Messages(listed));
+                    self.tell("Loading earlier messages …");
+                }
+            }
+            Pick::Back(turn_id, message) => {
                 let chat = self.mirror.chat.uri.clone();
                 self.dispatch(chat, StateAction::ChatTruncated(ChatTruncatedAction { turn_id }));
-                self.composer.set(&text);
+                self.restore(&message);
                 self.tell("Files are unchanged. /rewind also undoes file changes.");
             }
         }
     }
 
     pub(super) fn overlay_key(&mut self, key: &KeyEvent, action: Option<Action>) {
+        if self.sessions_key(key) {
+            return;
+        }
         if action == Some(Action::Escape) {
             self.overlay = None;
             return;
@@ -386,6 +358,10 @@ impl App {
                 0 => self.overlay = None,
                 step => *top = top.saturating_add_signed(step),
             },
+            Some(Overlay::Output(output)) => match step {
+                0 => self.overlay = Some(Overlay::Tasks(0)),
+                step => output.top = output.top.saturating_add_signed(step),
+            },
             Some(Overlay::Tasks(selected)) => {
                 *selected = selected.saturating_add_signed(step).min(tasks.len().saturating_sub(1));
                 let about = tasks.get(*selected).map(|task| task.about.clone());
@@ -397,7 +373,13 @@ impl App {
                     (KeyCode::Delete | KeyCode::Backspace | KeyCode::Char('x'), Some(About::Queued(id))) => {
                         self.unqueue(&id);
                     }
-                    (KeyCode::Char('x'), Some(About::Chat(_, call))) => self.effects.push(Effect::Stop(call)),
+                    (KeyCode::Char('x'), Some(About::Chat(_, call))) => {
+                        self.effects.push(Effect::Stop(Work::Call(call)));
+                    }
+                    (KeyCode::Char('x'), Some(About::Shell(id, _))) => self.effects.push(Effect::Stop(Work::Shell(id))),
+                    (KeyCode::Enter, Some(About::Shell(id, command))) => {
+                        self.effects.push(Effect::Output(id, command));
+                    }
                     (KeyCode::Enter, Some(About::Chat(chat, _))) => {
                         self.overlay = None;
                         self.effects.push(Effect::Watch(chat));
@@ -412,8 +394,7 @@ impl App {
                 picker.selected = picker.selected.saturating_add_signed(step).min(count.saturating_sub(1));
                 match key.code {
                     KeyCode::Enter => {
-                        let pick = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
-                        if let Some(pick) = pick {
+                        if let Some(pick) = picker.chosen() {
                             self.overlay = None;
                             self.take(pick);
                         }
@@ -430,21 +411,59 @@ impl App {
         }
     }
 
+    /// Shows what a command in the background printed, which [`Effect::Output`] asked for, if the tasks are still open.
+    pub fn show_output(&mut self, title: String, text: String) {
+        if matches!(self.overlay, Some(Overlay::Tasks(_))) {
+            let top = usize::MAX;
+            self.overlay = Some(Overlay::Output(Output { title, text, top }));
+            self.changed = true;
+        }
+    }
+
     /// The rows of what covers the conversation.
     pub(super) fn overlay_rows(&mut self, width: usize, height: usize) -> Vec<Line<'static>> {
         let theme = self.theme;
         let tasks = self.tasks();
         match &mut self.overlay {
             Some(Overlay::Help(top)) => {
-                let rows = help(width, &theme);
+                let rows = help(width, &theme, &self.keys);
                 *top = (*top).min(rows.len().saturating_sub(height));
                 rows.into_iter().skip(*top).take(height).collect()
+            }
+            Some(Overlay::Output(output)) => {
+                let title = format!("$ {}", plain_line(&output.title));
+                let head = [
+                    Line::styled(wrap::fit(&title, width), theme.heading),
+                    Line::styled(
+                        wrap::fit("↑↓ PageUp PageDown scroll · any other key goes back", width),
+                        theme.dim,
+                    ),
+                    Line::default(),
+                ];
+                let text = match output.text.trim_end() {
+                    "" => "It has printed nothing yet.",
+                    text => text,
+                };
+                let text = plain(text);
+                let lines = text.lines().map(|line| vec![(line.to_owned(), theme.text)]);
+                let rows: Vec<Line> = lines
+                    .flat_map(|line| wrap::hard(&line, width, &wrap::Margin::default()))
+                    .collect();
+                let room = height.saturating_sub(head.len());
+                output.top = output.top.min(rows.len().saturating_sub(room));
+                head.into_iter()
+                    .chain(rows.into_iter().skip(output.top))
+                    .take(height)
+                    .collect()
             }
             Some(Overlay::Tasks(selected)) => {
                 let mut rows = vec![
                     Line::styled("Sub-agents, background work, queue", theme.heading),
                     Line::styled(
-                        "Enter: show a sub-agent, edit a message · x: stop or remove it · Esc: close",
+                        wrap::fit(
+                            "Enter: show it, or edit a message · x: stop or remove it · Esc: close",
+                            width,
+                        ),
                         theme.dim,
                     ),
                     Line::default(),
@@ -468,7 +487,7 @@ impl App {
                         Span::styled(plain_line(&picker.query), theme.text),
                         Span::styled("▏", theme.accent),
                     ]),
-                    Line::styled("Type to search · ↑↓ Enter · Esc closes", theme.dim),
+                    picker.hint(width, &theme),
                     Line::default(),
                 ];
                 if matching.is_empty() {
@@ -477,6 +496,10 @@ impl App {
                     rows.push(Line::styled(why, theme.dim));
                 }
                 for (at, choice) in matching.iter().enumerate() {
+                    if let Some(columns) = &choice.columns {
+                        rows.push(columns.row(choice, width, at == picker.selected, &theme));
+                        continue;
+                    }
                     let style = if at == picker.selected {
                         theme.selected
                     } else {
@@ -515,7 +538,7 @@ fn window(mut rows: Vec<Line<'static>>, wanted: usize, height: usize) -> Vec<Lin
 /// Columns of the names in the help.
 const HELP_COLUMN: usize = 26;
 
-fn help(width: usize, theme: &Theme) -> Vec<Line<'static>> {
+fn help(width: usize, theme: &Theme, keys: &Keymap) -> Vec<Line<'static>> {
     let mut rows = vec![
         Line::from(vec![
             Span::styled("Keys", theme.heading),
@@ -543,8 +566,11 @@ fn help(width: usize, theme: &Theme) -> Vec<Line<'static>> {
         rows.extend(wrap::words(&vec![(right.to_owned(), theme.text)], width, &margin));
         rows
     };
-    for (names, _, what) in KEYS {
-        rows.extend(table((*names).to_owned(), what));
+    for (_, action, what) in KEYS {
+        let names = keys.names(*action);
+        if !names.is_empty() {
+            rows.extend(table(names, what));
+        }
     }
     rows.extend([
         Line::default(),

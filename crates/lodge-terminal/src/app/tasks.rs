@@ -22,8 +22,8 @@ pub(super) enum About {
     Chat(Uri, String),
     /// A message that waits, by its id.
     Queued(String),
-    /// Something that runs by itself.
-    Work,
+    /// A command in the background: its id, and what it is.
+    Shell(String, String),
 }
 
 impl App {
@@ -66,7 +66,7 @@ impl App {
                 tasks.push(Task {
                     mark: '&',
                     text: format!("{}  since {}", shell.command, age(&shell.started_at)),
-                    about: About::Work,
+                    about: About::Shell(shell.id.clone(), shell.command.clone()),
                     works: true,
                 });
             }
@@ -93,7 +93,7 @@ impl App {
         parts.find_map(|parts| {
             parts
                 .iter()
-                .find_map(|part| transcript::said_of_call(part, tool_call_id))
+                .find_map(|part| transcript::call_description(part, tool_call_id))
         })
     }
 }

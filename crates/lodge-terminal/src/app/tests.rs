@@ -8,6 +8,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::client::mirror::Channel;
 
+mod drafts;
+mod layout;
+mod lists;
+mod questions;
+mod safety;
+
 fn mirror(turns: Value) -> Mirror {
     let root: RootState = serde_json::from_value(json!({
         "agents": [{ "provider": "lodge", "displayName": "Lodge", "description": "", "models": [
@@ -43,6 +49,7 @@ fn app(turns: Value) -> App {
         prices: None,
         model: None,
         vim: false,
+        keys: Keymap::default(),
     })
 }
 
@@ -522,14 +529,16 @@ fn the_status_line_has_all_its_pieces_and_says_when_a_sum_is_not_whole() {
 fn the_end_of_a_long_turn_calls_the_person_and_that_of_a_short_one_does_not() {
     for (seconds, calls) in [(1, false), (21, true)] {
         let mut app = app(json!([]));
-        let message = json!({ "text": "go", "origin": { "kind": "user" } });
-        let started = json!({ "type": "chat/turnStarted", "turnId": "t", "startedAt": "2026-11-15T10:00:00.000Z", "message": message });
-        act(&mut app, 1, started);
-        app.began = Instant::now().checked_sub(Duration::from_secs(seconds));
+        // It began before this client came.
+        let running = json!({
+            "id": "t", "startedAt": "2026-11-15T10:00:00.000Z", "message": { "text": "go", "origin": { "kind": "user" } },
+            "responseParts": [],
+        });
+        app.mirror.chat.state.active_turn = Some(serde_json::from_value(running).unwrap());
         act(
             &mut app,
             2,
-            json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }),
+            json!({ "type": "chat/turnComplete", "turnId": "t", "duration": seconds * 1000 }),
         );
         let called = app.settle().iter().any(|effect| matches!(effect, Effect::Notify(_)));
         assert_eq!(called, calls, "{seconds} s");

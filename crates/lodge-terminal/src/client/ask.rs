@@ -15,9 +15,6 @@ use ahp::ahp_types::{
 use super::form::{self, Filled};
 use crate::edits::Edit;
 
-/// The longest tool input that is shown in full.
-const INPUT_LINES: usize = 40;
-
 /// A question that is being asked.
 pub(crate) struct Asked {
     pub(crate) id: String,
@@ -365,16 +362,7 @@ fn confirmation(turn: &str, call: &ToolCallConfirmationState) -> Option<(About, 
 }
 
 fn indented(input: &str) -> String {
-    let lines: Vec<&str> = input.lines().collect();
-    let mut text: String = lines
-        .iter()
-        .take(INPUT_LINES)
-        .map(|line| format!("\n    {line}"))
-        .collect();
-    if lines.len() > INPUT_LINES {
-        text.push_str(&format!("\n    … {} more lines", lines.len() - INPUT_LINES));
-    }
-    text
+    input.lines().map(|line| format!("\n    {line}")).collect()
 }
 
 /// The answer as text, for clients that did not give it.

@@ -29,61 +29,77 @@ pub(crate) fn id(question: &ChatInputQuestion) -> Option<&str> {
 /// The text of a form: its own message, or else its first question.
 pub(crate) fn asked(request: &ChatInputRequest) -> &str {
     let first = request.questions.iter().flatten().next();
-    let question = first.and_then(|question| match question {
-        ChatInputQuestion::Text(q) => Some(&q.message),
-        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => Some(&q.message),
-        ChatInputQuestion::Boolean(q) => Some(&q.message),
-        ChatInputQuestion::SingleSelect(q) => Some(&q.message),
-        ChatInputQuestion::MultiSelect(q) => Some(&q.message),
-        ChatInputQuestion::Unknown(_) => None,
-    });
-    let said = request.message.as_ref().or(question);
-    said.map_or("A question", String::as_str)
+    let known = first.filter(|question| !matches!(question, ChatInputQuestion::Unknown(_)));
+    let said = request.message.as_deref().or(known.map(message));
+    said.unwrap_or("A question")
 }
 
 /// The text of a question, with its options.
 pub(crate) fn text(question: &ChatInputQuestion) -> String {
-    let (message, options, hint) = match question {
-        ChatInputQuestion::Text(q) => (&q.message, &[][..], default(q.default_value.as_ref())),
-        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => {
-            (&q.message, &[][..], default(q.default_value.as_ref()))
-        }
-        ChatInputQuestion::Boolean(q) => {
-            let word = q.default_value.map(|value| if value { "y" } else { "n" });
-            (&q.message, &[][..], format!("y yes · n no{}", default(word.as_ref())))
-        }
-        ChatInputQuestion::SingleSelect(q) => {
-            let typed = q.allow_freeform_input == Some(true) && !q.options.is_empty();
-            let hint = if typed { "a number, or words of your own" } else { "" };
-            (&q.message, &q.options[..], hint.to_owned())
-        }
-        ChatInputQuestion::MultiSelect(q) => (&q.message, &q.options[..], "numbers, with commas".to_owned()),
-        ChatInputQuestion::Unknown(_) => {
-            return "A question that cannot be shown here; an empty line skips it.".to_owned();
-        }
+    let (options, free) = options(question);
+    let default = default(question);
+    let hint = match question {
+        ChatInputQuestion::Boolean(_) => "y yes · n no",
+        ChatInputQuestion::SingleSelect(_) if free && !options.is_empty() => "a number, or words of your own",
+        ChatInputQuestion::MultiSelect(_) if free => "numbers or words of your own, with commas",
+        ChatInputQuestion::MultiSelect(_) => "numbers, with commas",
+        _ => "",
     };
-    let mut text = message.clone();
+    let mut text = message(question).to_owned();
     for (number, option) in options.iter().enumerate() {
-        let mark = if option.recommended == Some(true) {
-            " (recommended)"
-        } else {
-            ""
-        };
-        text.push_str(&format!("\n{}. {}{mark}", number + 1, option.label));
-        if let Some(more) = &option.description {
-            text.push_str(&format!(": {more}"));
-        }
+        text.push_str(&format!("\n{}. {}", number + 1, label(option)));
     }
-    if !hint.is_empty() {
-        text.push_str(&format!("\n({})", hint.trim()));
+    let default = default.map(|default| format!("[{default}]"));
+    let hints: Vec<&str> = [hint, default.as_deref().unwrap_or_default()]
+        .into_iter()
+        .filter(|hint| !hint.is_empty())
+        .collect();
+    if !hints.is_empty() {
+        text.push_str(&format!("\n({})", hints.join(" ")));
     }
     text
 }
 
-fn default(value: Option<impl ToString>) -> String {
-    value
-        .map(|value| format!(" [{}]", value.to_string()))
-        .unwrap_or_default()
+/// What a question asks.
+pub(crate) fn message(question: &ChatInputQuestion) -> &str {
+    match question {
+        ChatInputQuestion::Text(q) => &q.message,
+        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => &q.message,
+        ChatInputQuestion::Boolean(q) => &q.message,
+        ChatInputQuestion::SingleSelect(q) => &q.message,
+        ChatInputQuestion::MultiSelect(q) => &q.message,
+        ChatInputQuestion::Unknown(_) => "A question that cannot be shown here; an empty line skips it.",
+    }
+}
+
+/// The options of a question, and whether people may answer in words of their own.
+pub(crate) fn options(question: &ChatInputQuestion) -> (&[ChatInputOption], bool) {
+    match question {
+        ChatInputQuestion::SingleSelect(q) => (&q.options, q.allow_freeform_input == Some(true)),
+        ChatInputQuestion::MultiSelect(q) => (&q.options, q.allow_freeform_input == Some(true)),
+        _ => (&[], true),
+    }
+}
+
+/// An option as people read it.
+pub(crate) fn label(option: &ChatInputOption) -> String {
+    let mark = if option.recommended == Some(true) {
+        " (recommended)"
+    } else {
+        ""
+    };
+    let more = option.description.as_ref().map(|more| format!(": {more}"));
+    format!("{}{mark}{}", option.label, more.unwrap_or_default())
+}
+
+/// What an empty line answers.
+pub(crate) fn default(question: &ChatInputQuestion) -> Option<String> {
+    match question {
+        ChatInputQuestion::Text(q) => q.default_value.clone(),
+        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => q.default_value.map(|value| value.to_string()),
+        ChatInputQuestion::Boolean(q) => q.default_value.map(|value| if value { "y" } else { "n" }.to_owned()),
+        _ => None,
+    }
 }
 
 /// Reads a line as an answer. An empty one takes the default, or skips an optional question.
@@ -131,18 +147,20 @@ pub(crate) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
             or_skip(value, q.required, "Please choose one.")
         }
         ChatInputQuestion::MultiSelect(q) => {
-            let mut many = Vec::new();
+            let (mut many, mut free) = (Vec::new(), Vec::new());
             for word in line.split(',').map(str::trim).filter(|word| !word.is_empty()) {
                 match chosen(&q.options, word) {
                     Some(option) => many.push(option.id.clone()),
+                    None if q.allow_freeform_input == Some(true) => free.push(word.to_owned()),
                     None => return Filled::Wrong(format!("{word:?} is not one of the choices.")),
                 }
             }
-            let value =
-                (!many.is_empty()).then_some(ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
+            let value = (!many.is_empty() || !free.is_empty()).then_some(ChatInputAnswerValue::SelectedMany(
+                ChatInputSelectedManyAnswerValue {
                     value: many,
-                    freeform_values: None,
-                }));
+                    freeform_values: (!free.is_empty()).then_some(free),
+                },
+            ));
             or_skip(value, q.required, "Please choose at least one.")
         }
         ChatInputQuestion::Unknown(_) => Filled::Skip,
@@ -240,5 +258,13 @@ mod tests {
             Some(json!({ "kind": "selected-many", "value": ["r", "b"] })),
         );
         check(many, "1, 3", None);
+        let free = json!({
+            "kind": "multi-select", "id": "q", "message": "?", "options": options, "allowFreeformInput": true,
+        });
+        check(
+            free,
+            "1, green",
+            Some(json!({ "kind": "selected-many", "value": ["r"], "freeformValues": ["green"] })),
+        );
     }
 }

@@ -21,6 +21,15 @@ struct Outgoing {
 #[derive(Default)]
 pub struct Outbox(Vec<Outgoing>);
 
+/// What becomes of a refused message.
+#[derive(Debug)]
+pub enum Refused {
+    /// It is sent again, for the queue.
+    Queued,
+    /// It is not sent again. Absent if it was removed before.
+    Removed(Option<Box<Message>>),
+}
+
 /// Makes a person's message.
 pub fn message(text: &str, model: Option<String>) -> Message {
     Message {
@@ -91,19 +100,22 @@ impl Outbox {
         Some((id, StateAction::ChatPendingMessageSet(action)))
     }
 
-    /// Notes that the host refused to begin a turn with a message, because another one had just begun: the message is
-    /// queued instead. False if it was queued already, or is not here.
-    pub fn wait(&mut self, id: &str) -> bool {
-        match self.0.iter_mut().find(|out| out.id == id) {
-            Some(out) if out.kind.is_none() => {
-                (out.kind, out.sent) = (Some(PendingMessageKind::Queued), false);
-                true
-            }
-            _ => {
-                self.0.retain(|out| out.id != id);
-                false
-            }
+    /// Notes that the host refused a message. If it was to begin a turn, another one may just have begun, so it is queued instead.
+    pub fn refused(&mut self, id: &str) -> Refused {
+        let Some(at) = self.0.iter().position(|out| out.id == id) else {
+            return Refused::Removed(None);
+        };
+        let out = &mut self.0[at];
+        if out.kind.is_none() {
+            (out.kind, out.sent) = (Some(PendingMessageKind::Queued), false);
+            return Refused::Queued;
         }
+        Refused::Removed(Some(Box::new(self.0.remove(at).message)))
+    }
+
+    /// The messages that were not sent.
+    pub fn into_unsent(self) -> impl Iterator<Item = Message> {
+        self.0.into_iter().filter(|out| !out.sent).map(|out| out.message)
     }
 
     /// Notes that the host began a turn, under an id of its own, with a queued message.

@@ -18,9 +18,11 @@ use crate::{
     wrap::{self, Margin},
 };
 
-/// The lines of output below a call: while it runs, and when it is expanded.
+/// The lines of output below a call that runs: collapsed, and expanded.
 const LIVE_LINES: usize = 5;
-const OPEN_LINES: usize = 500;
+const LIVE_OPEN_LINES: usize = 500;
+/// The lines of an expanded call that has ended.
+const OPEN_LINES: usize = 50_000;
 /// The lines of the diff below a collapsed edit.
 const DIFF_LINES: usize = 12;
 /// The lines of collapsed reasoning.
@@ -98,7 +100,7 @@ fn call_id(call: &ToolCallState) -> Option<&str> {
 }
 
 /// What a call does, if this part is that call.
-pub(crate) fn said_of_call<'a>(part: &'a ResponsePart, id: &str) -> Option<&'a str> {
+pub(crate) fn call_description<'a>(part: &'a ResponsePart, id: &str) -> Option<&'a str> {
     let ResponsePart::ToolCall(part) = part else {
         return None;
     };
@@ -220,10 +222,11 @@ impl Entry {
     ) -> Vec<Line<'static>> {
         match self.what {
             EntryKind::Message => message(turn, look),
-            EntryKind::Part(index) => match &turn.parts[index] {
-                ResponsePart::Markdown(part) => self.chunk(&part.content, block, look),
-                ResponsePart::Reasoning(part) => thought(&part.content, open, turn.is_live(self.what), look),
-                ResponsePart::ToolCall(part) => {
+            EntryKind::Part(index) => match turn.parts.get(index) {
+                None => Vec::new(),
+                Some(ResponsePart::Markdown(part)) => self.chunk(&part.content, block, look),
+                Some(ResponsePart::Reasoning(part)) => thought(&part.content, open, turn.is_live(self.what), look),
+                Some(ResponsePart::ToolCall(part)) => {
                     let after_call = above.is_some_and(|above| {
                         matches!(above.what, EntryKind::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
                     });
@@ -234,7 +237,7 @@ impl Entry {
                     }
                     rows
                 }
-                part => notice(part, look),
+                Some(part) => notice(part, look),
             },
             EntryKind::End => end(turn, look),
         }
@@ -244,10 +247,10 @@ impl Entry {
         let Some(chunk) = self.chunks.as_ref().and_then(|chunks| chunks.all.get(block)) else {
             return Vec::new();
         };
-        let text = plain(content.get(chunk.start..chunk.end).unwrap_or_default());
+        let text = content.get(chunk.start..chunk.end).unwrap_or_default();
         let mut rows = match chunk.kind {
-            Kind::Prose => markdown::prose(&text, look.width, look.theme),
-            Kind::Code { colouring, open } => markdown::code(&text, colouring, open, look.width, look.theme),
+            Kind::Prose => markdown::prose(text, look.width, look.theme),
+            Kind::Code { colouring, open } => markdown::code(text, colouring, open, look.width, look.theme),
         };
         if !chunk.continues && !rows.is_empty() {
             rows.insert(0, Line::default());
@@ -300,7 +303,7 @@ fn message(turn: Shown, look: Look) -> Vec<Line<'static>> {
     rows
 }
 
-fn attachment_label(attachment: &ahp::ahp_types::state::MessageAttachment) -> Option<&str> {
+pub(crate) fn attachment_label(attachment: &ahp::ahp_types::state::MessageAttachment) -> Option<&str> {
     use ahp::ahp_types::state::MessageAttachment;
     match attachment {
         MessageAttachment::Simple(part) => Some(&part.label),
@@ -425,7 +428,7 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
             Call {
                 note: Some(format!("{word}{}", why.unwrap_or_default())),
                 failed: true,
-                ..base("✗", theme.error, untold(call.invocation_message.as_text()))
+                ..base("✗", theme.error, imperative(call.invocation_message.as_text()))
             }
         }
         ToolCallState::Unknown(_) => return None,
@@ -433,7 +436,7 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
 }
 
 /// What a call was to do, which it neither does nor did: `Running …` becomes `Run …`.
-fn untold(told: &str) -> String {
+fn imperative(told: &str) -> String {
     const WORDS: [(&str, &str); 10] = [
         ("Asking", "Ask"),
         ("Presenting", "Present"),
@@ -500,7 +503,8 @@ fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
         return rows;
     }
     let most = match (open, call.running) {
-        (true, _) => OPEN_LINES,
+        (true, true) => LIVE_OPEN_LINES,
+        (true, false) => OPEN_LINES,
         (false, true) => LIVE_LINES,
         (false, false) if call.command => look.output,
         (false, false) => 0,

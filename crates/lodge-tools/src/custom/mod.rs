@@ -6,12 +6,14 @@
 use std::{io::ErrorKind, path::Path};
 
 mod agents;
+mod extensions;
 mod front_matter;
 mod places;
 mod plugins;
 mod skills;
 
 pub use agents::{AgentDefinition, AgentSource, find_agents, tool_alias};
+pub use extensions::{Extension, ExtensionSource, extension_arguments, find_extensions, holds_extension_sdk};
 pub use places::{Kind, Place, Places, Tier};
 pub use plugins::{Plugin, ROOT_VARIABLES};
 pub use skills::{Skill, find_skills};

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{Access, Effect, Mode, Rule, RuleSet, RuleSubject, RulesError, Source};
+use super::{Access, Effect, Mode, Rule, RuleSet, RuleSubject, RulesError, Source, remembered::CommandRule};
 
 /// A project's file.
 const IN_PROJECTS: &str = ".lodge/permissions.toml";
@@ -99,9 +99,9 @@ fn rules(allow: Vec<Entry>, deny: Vec<Entry>) -> Result<Vec<Rule>, String> {
         })
     });
     let deny = deny.into_iter().map(|entry| match entry.what()? {
-        RuleSubject::Command(words) if super::remembered::parts(&words).1.is_some() => Err(format!(
-            "command {words}: only an allow rule can end in options in brackets"
-        )),
+        RuleSubject::Command(words) if !matches!(CommandRule::read(&words), CommandRule::Beginning(_)) => {
+            Err(format!("command {words}: only an allow rule can end in [=]"))
+        }
         what => Ok(Rule {
             effect: Effect::Deny,
             what,
@@ -142,10 +142,13 @@ impl RuleSet {
         if let Some(mode) = file.mode {
             self.policy.mode = mode;
         }
-        self.add_all(Source::User, rules(file.allow, file.deny).map_err(wrong)?);
+        let of_user = rules(file.allow, file.deny).map_err(wrong)?;
+        self.note_outdated(path, &of_user);
+        self.add_all(Source::User, of_user);
         for (place, location) in file.location {
             let found = rules(location.allow, location.deny).map_err(wrong)?;
             if place == self.location {
+                self.note_outdated(path, &found);
                 self.add_all(Source::Location, found);
             }
         }
@@ -189,6 +192,21 @@ impl RuleSet {
             .iter()
             .try_for_each(|glob| self.exclude(glob))
             .map_err(wrong)
+    }
+
+    /// Says which rules an earlier build made that allow nothing any more.
+    fn note_outdated(&mut self, path: &Path, rules: &[Rule]) {
+        for rule in rules {
+            if let RuleSubject::Command(text) = &rule.what
+                && let CommandRule::WithOptions(words) = CommandRule::read(text)
+            {
+                self.notes.push(format!(
+                    "{}: command {text} allows nothing: rules with options in brackets are no longer supported. Remove it and approve \
+                     the command again, or write {words} to allow all commands that begin so",
+                    path.display()
+                ));
+            }
+        }
     }
 
     fn add_all(&mut self, source: Source, rules: Vec<Rule>) {

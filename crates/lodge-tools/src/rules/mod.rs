@@ -9,7 +9,7 @@
 //! exclude = [".env", "*.pem"]       # files that no tool may see
 //!
 //! [[allow]]
-//! command = "npm run"               # commands that begin with these words; "npm run [--silent]": with no other option
+//! command = "npm run"               # commands that begin with these words; "npm run a [=]": exactly this command
 //! [[allow]]
 //! path = "docs/**"                  # as in .gitignore; access = "read" or "write", both when left out
 //! [[allow]]
@@ -21,12 +21,16 @@
 //! command = "cargo"                 # only there
 //! ```
 
+mod allowing;
+mod commands;
 mod decide;
 mod file;
 mod home;
+mod lasting;
 mod pattern;
 mod remembered;
 mod searches;
+mod subject;
 mod targets;
 
 use std::path::{Path, PathBuf};
@@ -36,8 +40,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::git_files::GitFiles;
 
-pub use decide::{decide, governs, lasting, rules_for};
+pub use decide::{decide, governs};
 pub(crate) use home::is_for_agents;
+pub use lasting::{lasting, rules_for};
 pub use pattern::Exclusions;
 
 /// What rules call it when a server asks the model.
@@ -120,8 +125,8 @@ pub enum RuleSubject {
     /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
     /// of a client's tool, `mcp-sampling/<server>`.
     Tool(String),
-    /// Commands that begin with these words: `git log`, `npm run`. With options in brackets at the end, as in `npm run []` and
-    /// `make test [-j --silent]`, only this command, and with no other options. With `[=]`, only these words. Both only to allow.
+    /// Commands that begin with these words: `git log`, `npm run`. With `[=]` at the end, which only rules that allow may have,
+    /// exactly the pipeline with this text.
     Command(String),
     /// Files that match, in the syntax of `.gitignore`.
     Path {

@@ -91,12 +91,9 @@ pub(super) fn covers(matcher: &GlobMatcher, path: &Path) -> bool {
     path.ancestors().any(|part| matcher.is_match(part))
 }
 
-/// Whether `text` begins with the words of a command rule that names no options.
-pub(super) fn begins_with(text: &str, rule: &str) -> bool {
-    if let (_, Some(_)) = super::remembered::parts(rule) {
-        return false;
-    }
-    let mut words = text.split_whitespace();
+/// Whether words begin with those of a command rule.
+pub(super) fn begins_with<'a>(words: impl IntoIterator<Item = &'a str>, rule: &str) -> bool {
+    let mut words = words.into_iter();
     let mut any = false;
     for wanted in rule.split_whitespace() {
         let wanted = wanted.trim_end_matches(":*");
@@ -113,6 +110,22 @@ pub(super) fn begins_with(text: &str, rule: &str) -> bool {
         }
     }
     any
+}
+
+/// Whether every program reads an address alike: it is written as whoever reads it would write it, and says nothing before `@`.
+pub(super) fn is_spelt(url: &str) -> bool {
+    let Ok(read) = reqwest::Url::parse(url) else {
+        return false;
+    };
+    let is_bare = read.username().is_empty() && read.password().is_none();
+    // `curl` makes several addresses of what stands in brackets.
+    let is_same = read.as_str() == url || read.as_str().strip_suffix('/') == Some(url);
+    is_bare && is_same && !url.contains(['[', ']', '{', '}'])
+}
+
+/// Whether an address, as it is written, is one of those that a rule allows.
+pub(super) fn url_fits(url: &str, rule: &str) -> bool {
+    is_spelt(url) && url_matches(url, rule)
 }
 
 /// Whether an address is one of those a rule means.

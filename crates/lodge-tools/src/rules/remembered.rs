@@ -1,73 +1,59 @@
-//! Rules that are made when somebody allows a command for longer than once. They end in the options that the command had
-//! (`npm run build [--silent]`) and allow no others: an option can make a program run something else.
+//! Rules about commands: those that people write, which hold the words that commands begin with, and those that are made when
+//! somebody allows a command for longer than once. These hold the text of one pipeline and a mark: `make test [=]`.
 
-use std::collections::BTreeSet;
+const EXACTLY: &str = "=";
 
-use crate::shell::{self, ProgramCall};
-
-/// Programs that remove, overwrite or end what they are given: who approved one call approved that one.
-#[rustfmt::skip]
-const EXACTLY: &[&str] = &[
-    "rm", "rmdir", "unlink", "shred", "mv", "dd", "truncate", "chmod", "chown", "chgrp", "kill", "pkill", "killall",
-    "find", "fd", "git clean", "git reset", "git checkout", "git restore", "git push", "git stash drop", "git stash clear",
-];
-
-/// Whether only the exact calls of a program are remembered. Rules of earlier builds that say otherwise allow nothing.
-fn is_exact(identifier: &str) -> bool {
-    EXACTLY
-        .iter()
-        .any(|names| format!(" {identifier} ").contains(&format!(" {names} ")))
+/// A rule about commands.
+#[derive(Debug, PartialEq)]
+pub(super) enum CommandRule<'a> {
+    /// Commands that begin with these words.
+    Beginning(&'a str),
+    /// The pipeline with this text.
+    Exactly(&'a str),
+    /// Commands with these options. Earlier builds made such rules; they allow nothing, because an option can make a program run
+    /// anything.
+    WithOptions(&'a str),
 }
 
-/// In the place of the options: the rule holds these words and no others.
-const EXACT: &str = "=";
-
-/// A rule about commands, taken apart: the words that a command begins with, and what stands in brackets after them, if the rule
-/// is a remembered one.
-pub(super) fn parts(rule: &str) -> (&str, Option<&str>) {
-    match rule.strip_suffix(']').and_then(|rule| rule.rsplit_once(" [")) {
-        Some((words, options)) => (words, Some(options)),
-        None => (rule, None),
-    }
-}
-
-/// The rules that allow a command of this name again.
-pub(super) fn rules<'a>(identifier: &str, calls: impl Iterator<Item = &'a ProgramCall>) -> Vec<String> {
-    if is_exact(identifier) {
-        return calls.map(|call| format!("{} [{EXACT}]", call.exact)).collect();
-    }
-    let options: BTreeSet<&String> = calls.flat_map(|call| &call.options).collect();
-    let options: Vec<String> = options.into_iter().map(|option| shell::quoted(option)).collect();
-    vec![format!("{identifier} [{}]", options.join(" "))]
-}
-
-/// What a rule allows, for people.
-pub(super) fn described(rule: &str) -> String {
-    match parts(rule) {
-        (words, None) => format!("commands that begin with `{words}`"),
-        (words, Some(EXACT)) => format!("`{words}`"),
-        (words, Some("")) => format!("commands that begin with `{words}` (no options)"),
-        (words, Some(options)) => format!("commands that begin with `{words}` (options: `{options}`)"),
-    }
-}
-
-/// Whether remembered ones among these rules allow a call; of one that is not known, whether any names it. What they know of a
-/// command they know together.
-pub(super) fn allow<'a>(rules: impl Iterator<Item = &'a str>, identifier: &str, call: Option<&ProgramCall>) -> bool {
-    let mut known: Option<BTreeSet<String>> = None;
-    for rule in rules {
-        match parts(rule) {
-            (words, Some(EXACT)) if call.is_some_and(|call| call.exact == words) => return true,
-            (words, Some(options)) if words == identifier && options != EXACT && !is_exact(identifier) => {
-                let options = shell::words(options).unwrap_or_default();
-                known.get_or_insert_default().extend(options);
-            }
-            _ => {}
+impl<'a> CommandRule<'a> {
+    pub(super) fn read(rule: &'a str) -> Self {
+        match rule.strip_suffix(']').and_then(|rule| rule.rsplit_once(" [")) {
+            Some((text, EXACTLY)) => Self::Exactly(text),
+            Some((words, _)) => Self::WithOptions(words),
+            None => Self::Beginning(rule),
         }
     }
-    let is_covered =
-        |call: &ProgramCall, known: &BTreeSet<String>| call.options.iter().all(|option| known.contains(option));
-    known.is_some_and(|known| call.is_none_or(|call| is_covered(call, &known)))
+
+    /// The words that denials compare.
+    pub(super) fn words(&self) -> &'a str {
+        let (Self::Beginning(words) | Self::Exactly(words) | Self::WithOptions(words)) = self;
+        words
+    }
+}
+
+/// The rule that allows the pipeline with this text again.
+pub(super) fn exactly(text: &str) -> String {
+    format!("{text} [{EXACTLY}]")
+}
+
+/// Longer commands are not repeated where people choose.
+const MOST_SHOWN: usize = 120;
+
+/// What the rules with these texts allow, for people.
+pub(super) fn described(texts: &[&str]) -> String {
+    let is_long = texts.iter().map(|text| text.len()).sum::<usize>() > MOST_SHOWN;
+    match texts {
+        [] => String::new(),
+        [_] if is_long || is_odd(texts) => "exactly this command".to_owned(),
+        _ if is_long || is_odd(texts) => format!("exactly these {} commands", texts.len()),
+        _ => format!("exactly `{}`", texts.join("` and `")),
+    }
+}
+
+fn is_odd(texts: &[&str]) -> bool {
+    texts
+        .iter()
+        .any(|text| text.contains('`') || text.contains(char::is_control))
 }
 
 #[cfg(test)]
@@ -75,17 +61,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_what_a_rule_allows() {
-        for (rule, expected) in [
-            ("npm run", "commands that begin with `npm run`"),
-            ("mkdir []", "commands that begin with `mkdir` (no options)"),
+    fn people_read_what_rules_allow() {
+        let long = "x".repeat(200);
+        for (texts, expected) in [
+            (&[][..], ""),
+            (&["rm -r a"], "exactly `rm -r a`"),
             (
-                "make test [-j -k]",
-                "commands that begin with `make test` (options: `-j -k`)",
+                &["mkdir a", "cd a && ls | wc"],
+                "exactly `mkdir a` and `cd a && ls | wc`",
             ),
-            ("rm -r a [=]", "`rm -r a`"),
+            (&["git commit -m 'a\nb'"], "exactly this command"),
+            (&["echo '`'"], "exactly this command"),
+            (&[&long], "exactly this command"),
+            (&[&long, "ls"], "exactly these 2 commands"),
         ] {
-            assert_eq!(described(rule), expected);
+            assert_eq!(described(texts), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_that_looks_like_a_mark_is_none() {
+        for (rule, expected) in [
+            ("[ -f a ]", CommandRule::Beginning("[ -f a ]")),
+            ("make []", CommandRule::WithOptions("make")),
+            ("echo '[-j]' [=]", CommandRule::Exactly("echo '[-j]'")),
+        ] {
+            assert_eq!(CommandRule::read(rule), expected, "{rule}");
         }
     }
 }

@@ -23,14 +23,15 @@ pub(super) struct Looked {
 /// The places a path of a shell command means, or `None` when that is not known before it runs.
 ///
 /// `..` is followed as the system does it, after links; patterns are matched with what is there now, because what a
-/// pattern matches may be a link to somewhere else.
-pub(super) fn of_command(cwd: &Path, text: &str, looked: &mut Looked) -> Option<Vec<PathBuf>> {
+/// pattern matches may be a link to somewhere else. In literal text, `$` is a letter like others.
+pub(super) fn of_command(cwd: &Path, text: &str, is_literal: bool, looked: &mut Looked) -> Option<Vec<PathBuf>> {
     // `~name` and `~-` are directories that only the shell knows.
     let other_home = text
         .strip_prefix('~')
         .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
     let absurd = text.len() > MAX_LENGTH || text.split('/').count() > MAX_DEPTH;
-    if text.contains(['$', '`', '\0']) || text.is_empty() || other_home || absurd {
+    let has_variable = !is_literal && text.contains(['$', '`']);
+    if has_variable || text.contains('\0') || text.is_empty() || other_home || absurd {
         return None;
     }
     let path = paths::in_directory(cwd, text);
@@ -101,46 +102,55 @@ pub(super) fn inside(path: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().any(|root| path.starts_with(root))
 }
 
-/// Directories in which a file is more than it seems, wherever they are: programs start what is in them when somebody commits,
-/// opens the folder in an editor, or starts an agent there.
-const GUARDED_DIRS: &[&str] = &[
-    // Git: hooks, filters, whatever its configuration names.
-    ".git",
-    ".githooks",
-    ".husky",
-    ".lefthook",
-    // Agents: servers, hooks, skills, permissions.
-    ".lodge",
-    ".claude",
-    ".claude-plugin",
-    ".copilot",
-    ".codex",
-    ".cursor",
-    ".gemini",
-    ".agents",
-    ".plugin",
-    // Editors: tasks, launchers, settings that name programs.
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".fleet",
-    ".devcontainer",
-    // Build tools that everything else calls: wrappers, runners, linkers.
-    ".cargo",
-    ".mvn",
-    ".yarn",
-    // The person's keys.
-    ".ssh",
-    ".gnupg",
+/// Names that begin with a dot and are as harmless as they seem, wherever they are. Programs obey files of all other such names,
+/// and what is in directories of such names: they run hooks, filters, tasks, wrappers and servers, load plugins, and set variables.
+const HARMLESS: &[&str] = &[
+    ".gitignore",
+    ".gitattributes",
+    ".gitkeep",
+    ".keep",
+    ".mailmap",
+    ".editorconfig",
+    ".dockerignore",
+    ".npmignore",
+    ".eslintignore",
+    ".prettierignore",
+    ".nojekyll",
+    ".well-known",
+    ".env.example",
+    ".env.sample",
+    ".env.template",
 ];
 
-/// The same below a directory that holds harmless things too. Workflows are not among them: they run elsewhere, after somebody has
-/// committed and pushed them.
+/// The same in `.github`. Workflows run elsewhere, after somebody has committed and pushed them; the others are read.
+const HARMLESS_IN_GITHUB: &[&str] = &[
+    "workflows",
+    "actions",
+    "instructions",
+    "copilot-instructions.md",
+    "issue_template",
+    "issue_template.md",
+    "pull_request_template",
+    "pull_request_template.md",
+    "discussion_template",
+    "codeowners",
+    "contributing.md",
+    "code_of_conduct.md",
+    "security.md",
+    "support.md",
+    "funding.yml",
+    "dependabot.yml",
+    "release.yml",
+    "labeler.yml",
+];
+
+/// What is guarded below directories that a session may work in although their names begin with a dot.
 const GUARDED_BELOW: &[(&str, &[&str])] = &[
     (
         ".github",
         &[
             "hooks",
+            "extensions",
             "agents",
             "skills",
             "prompts",
@@ -160,66 +170,20 @@ const GUARDED_BELOW: &[(&str, &[&str])] = &[
     (".local", &["bin"]),
 ];
 
-/// Files that are more than they seem, wherever they are.
+/// Files without a dot that are more than they seem, wherever they are.
 const GUARDED_FILES: &[&str] = &[
     // MCP servers.
-    ".mcp.json",
     "mcp.json",
-    // What shells and terminals run when they start, or when they come into the folder.
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
+    // What shells run when they start.
     "config.fish",
-    ".inputrc",
-    ".envrc",
-    ".xprofile",
-    ".xinitrc",
-    ".xsession",
-    ".xsessionrc",
-    ".tmux.conf",
-    ".screenrc",
-    // What programs run when they start in the folder.
-    ".gitconfig",
-    ".vimrc",
-    ".exrc",
-    ".nvimrc",
-    ".nvim.lua",
-    ".emacs",
-    ".dir-locals.el",
-    ".gdbinit",
-    ".lldbinit",
-    ".rprofile",
-    ".irbrc",
-    ".pryrc",
-    ".psqlrc",
-    ".sqliterc",
-    ".devcontainer.json",
     // What a commit runs.
-    ".pre-commit-config.yaml",
-    ".pre-commit-config.yml",
     "lefthook.yml",
     "lefthook.yaml",
-    ".lefthook.yml",
-    ".lefthook.yaml",
-    ".lintstagedrc",
-    // Package managers: which programs they are, and what they run.
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pnpmfile.cjs",
+    // Which compilers and tools everything else calls.
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    "mise.toml",
+    "mise.local.toml",
 ];
 
 /// The ends of such names.
@@ -229,10 +193,8 @@ const GUARDED_ENDS: &[&str] = &[".code-workspace"];
 /// harmless, or Lodge would obey it. Instructions are no programs, and neither are the files of a build: whoever runs these is
 /// asked.
 pub(super) fn guarded(path: &Path, roots: &[PathBuf]) -> bool {
-    let inside = roots.iter().filter(|root| path.starts_with(root));
-    inside
-        .into_iter()
-        .any(|root| by_name(path, root) || by_link(path, root))
+    let mut inside = roots.iter().filter(|root| path.starts_with(root));
+    inside.any(|root| by_name(path, root))
 }
 
 /// Whether writing a place changes what is in a directory that a client named, or moves such a directory: Lodge starts what the
@@ -245,43 +207,47 @@ pub(super) fn guards_named(path: &Path, named: &[PathBuf], roots: &[PathBuf]) ->
 }
 
 fn by_name(path: &Path, root: &Path) -> bool {
-    let part = |part: std::path::Component<'_>| part.as_os_str().to_string_lossy().to_lowercase();
-    let names: Vec<String> = path.components().map(part).collect();
+    let names: Vec<String> = path.components().map(|part| lower(part.as_os_str())).collect();
     let above = root.components().count();
-    let below = |at: usize| at >= above;
-    let dirs = names.iter().enumerate();
-    let in_dir = dirs
-        .clone()
-        .any(|(at, name)| below(at) && GUARDED_DIRS.contains(&name.as_str()));
+    let is_dotted = (above..names.len()).any(|at| {
+        let name = names[at].as_str();
+        let next = names.get(at + 1).map(String::as_str);
+        let is_harmless = match (name, next) {
+            (".github", next) => next.is_some_and(|next| HARMLESS_IN_GITHUB.contains(&next)),
+            _ => HARMLESS.contains(&name),
+        };
+        name.starts_with('.') && !is_harmless
+    });
     // A session may work in the outer directory itself.
-    let in_part = dirs.clone().any(|(at, name)| {
-        let guarded = GUARDED_BELOW.iter().find(|(outer, _)| outer == name);
-        guarded.is_some_and(|(_, parts)| match names.get(at + 1) {
-            Some(part) => parts.contains(&part.as_str()),
-            // All of it: something is moved there, or removed.
-            None => below(at),
-        })
+    let in_part = names.windows(2).any(|pair| {
+        let guarded = GUARDED_BELOW.iter().find(|(outer, _)| *outer == pair[0]);
+        guarded.is_some_and(|(_, parts)| parts.contains(&pair[1].as_str()))
     });
     let file = names.last().is_some_and(|name| {
         GUARDED_FILES.contains(&name.as_str()) || GUARDED_ENDS.iter().any(|end| name.ends_with(end))
     });
-    in_dir || in_part || file
+    is_dotted || in_part || file
 }
 
-/// Whether a guarded place of the root is a link, and leads to this one.
-fn by_link(path: &Path, root: &Path) -> bool {
-    let parts = GUARDED_BELOW
+fn lower(name: &std::ffi::OsStr) -> String {
+    name.to_string_lossy().to_lowercase()
+}
+
+/// Where links of guarded names lead that lie in the roots, or in directories of them in which some names are guarded.
+pub(super) fn linked(roots: &[PathBuf]) -> Vec<PathBuf> {
+    let outer = GUARDED_BELOW.iter().map(|(outer, _)| *outer);
+    let outer: Vec<&str> = [""].into_iter().chain(outer).collect();
+    let dirs = roots
         .iter()
-        .flat_map(|(outer, parts)| parts.iter().map(move |part| root.join(outer).join(part)));
-    let whole = GUARDED_BELOW.iter().map(|(outer, _)| root.join(outer));
-    let names = GUARDED_DIRS.iter().chain(GUARDED_FILES).map(|name| root.join(name));
-    let linked = |place: PathBuf| {
-        let is_link = place.symlink_metadata().is_ok_and(|file| file.is_symlink());
-        is_link && paths::real(&place).is_ok_and(|real| path.starts_with(real))
-    };
-    let is_within = |place: PathBuf| {
-        let real = paths::real(&place).ok();
-        real.is_some_and(|real| real != place && path.starts_with(real))
-    };
-    whole.chain(names).any(linked) || parts.into_iter().any(is_within)
+        .flat_map(|root| outer.iter().map(move |outer| (root, root.join(outer))));
+    let mut found = Vec::new();
+    for (root, dir) in dirs {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if is_link && by_name(&entry.path(), root) {
+                found.extend(paths::real(&entry.path()));
+            }
+        }
+    }
+    found
 }

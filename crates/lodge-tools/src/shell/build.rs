@@ -3,8 +3,8 @@
 use lodge_events::{CommandSegment, ShellCommand};
 
 use super::{
-    Analysis, ProgramCall, danger,
-    parser::{Join, Simple},
+    Analysis, Pipeline, ProgramCall, danger, exact,
+    parser::{Join, Simple, Word, quoted},
     programs::{self, Call},
     wrappers::{self, Inner},
 };
@@ -14,6 +14,11 @@ use super::{
 const TRIVIAL: &[&str] = &[
     "ls", "pwd", "cat", "head", "tail", "wc", "echo", "true", "false", "sleep", "whoami", "uname", "date", "basename",
     "dirname", "nproc",
+];
+
+/// The same if they are given no file, as after `|`.
+const FILTERS: &[&str] = &[
+    "grep", "egrep", "fgrep", "sort", "uniq", "cut", "tr", "nl", "tac", "rev",
 ];
 
 /// What is known about commands, or `None` when one of them is not understood.
@@ -42,8 +47,15 @@ pub(super) fn analysis(commands: &[Simple]) -> Option<Analysis> {
         dirs.retain(|_| !surely);
         dirs.push(dir);
     }
+    let mut pipelines: Vec<Vec<&Simple>> = Vec::new();
     for simple in rest {
-        found.add(simple, &dirs)?;
+        match pipelines.last_mut() {
+            Some(pipeline) if simple.join == Join::Pipe => pipeline.push(simple),
+            _ => pipelines.push(vec![simple]),
+        }
+    }
+    for pipeline in pipelines {
+        found.add(&pipeline, &dirs)?;
     }
     (!found.commands.is_empty()).then_some(found)
 }
@@ -53,7 +65,7 @@ fn directory(simple: &Simple) -> Option<String> {
     let [_, dir] = simple.words.as_slice() else {
         return None;
     };
-    let plain = simple.assignments.is_empty() && simple.reads.is_empty() && simple.writes.is_empty();
+    let plain = simple.assignments.is_empty() && simple.reads().chain(simple.writes()).next().is_none();
     let odd = dir.glob || dir.text.starts_with('-') || dir.text.split('/').any(|part| part == "..");
     (plain && !odd && !dir.text.is_empty()).then(|| programs::path(dir))
 }
@@ -61,14 +73,50 @@ fn directory(simple: &Simple) -> Option<String> {
 fn is_plain(simple: &Simple) -> bool {
     let mut operands = simple.words.iter().skip_while(|word| word.text.starts_with('-'));
     TRIVIAL.contains(&simple.words[0].text.as_str())
-        && simple.assignments.is_empty()
-        && simple.reads.is_empty()
-        && simple.words.iter().all(|word| !word.glob && !word.home)
+        && takes_literal_words(simple)
         && operands.all(|word| !word.text.starts_with('-') || word.text == "-" || simple.words[1] == *word)
 }
 
+fn is_filter(simple: &Simple, call: &Call) -> bool {
+    let name = simple.words[0].text.as_str();
+    FILTERS.contains(&name) && takes_literal_words(simple) && call.paths.is_empty()
+}
+
+/// Whether nothing but the words that stand there is what it gets.
+fn takes_literal_words(simple: &Simple) -> bool {
+    let is_literal = simple.words.iter().all(|word| !word.glob && !word.home);
+    is_literal && simple.assignments.is_empty() && simple.reads().next().is_none()
+}
+
 impl Analysis {
-    fn add(&mut self, simple: &Simple, dirs: &[String]) -> Option<()> {
+    fn add(&mut self, commands: &[&Simple], dirs: &[String]) -> Option<()> {
+        let mut calls = Vec::new();
+        for simple in commands {
+            calls.push(self.call(simple)?);
+        }
+        let options = |(simple, call): (&&Simple, &ProgramCall)| {
+            !call.read_only && simple.words.iter().any(|word| word.may_be_option())
+        };
+        let is_pinned = !commands.iter().zip(&calls).any(options);
+        for dir in dirs {
+            let there: Vec<ProgramCall> = calls.iter().map(|call| call.in_directory(dir)).collect();
+            for (path, write) in there.iter().flat_map(|call| &call.paths) {
+                self.path(path.clone(), *write);
+            }
+            let pipeline = Pipeline {
+                dir: dir.clone(),
+                exact: is_pinned.then(|| exact::of_pipeline(commands)),
+                calls: there,
+            };
+            if !self.pipelines.contains(&pipeline) {
+                self.pipelines.push(pipeline);
+            }
+        }
+        Some(())
+    }
+
+    /// What a command calls, with paths as they stand there.
+    fn call(&mut self, simple: &Simple) -> Option<ProgramCall> {
         let Inner { words, prefix, checked } = wrappers::unwrap(simple)?;
         let mut call = programs::call(words);
         // Set variables and added arguments can make a program anything.
@@ -76,23 +124,13 @@ impl Analysis {
         // Which part of a word is a pattern is not kept.
         let is_mixed = words.iter().any(|word| word.glob && word.quoted_pattern);
         self.rememberable &= call.rememberable && checked && !is_mixed;
-        let Call { identifier, paths, .. } = call;
-        let called = ProgramCall::new(&identifier, &prefix, words);
-        self.segment(called.identifier.clone(), called.text.clone());
-        self.command(called.identifier.clone(), call.read_only);
-        if !self.calls.contains(&called) {
-            self.calls.push(called);
-        }
-        self.urls.extend(call.urls);
-        let reads = simple.reads.iter().map(|word| (programs::path(word), false));
-        let writes = simple.writes.iter().map(|word| (programs::path(word), true));
-        self.writes_by_redirection |= !simple.writes.is_empty();
-        for (path, write) in paths.into_iter().chain(reads).chain(writes) {
-            for dir in dirs {
-                self.path(join(dir, &path), write);
-            }
-        }
-        Some(())
+        let trivial = call.read_only && (is_plain(simple) || is_filter(simple, &call));
+        let called = ProgramCall::new(call, &prefix, words, simple);
+        self.segment(called.identifier.clone(), called.words.join(" "));
+        self.command(called.identifier.clone(), called.read_only);
+        self.urls.extend(called.urls.iter().cloned());
+        self.writes_by_redirection |= !called.redirected.is_empty();
+        Some(ProgramCall { trivial, ..called })
     }
 
     pub(super) fn command(&mut self, identifier: String, read_only: bool) {
@@ -125,6 +163,47 @@ impl Analysis {
         }
         if !path.is_empty() && !self.paths.contains(&path) {
             self.paths.push(path);
+        }
+    }
+}
+
+impl ProgramCall {
+    /// `words[0]` is the program.
+    fn new(call: Call, prefix: &[&str], words: &[Word], simple: &Simple) -> Self {
+        let name = programs::name_of(&words[0].text);
+        let arguments = words[1..].iter().map(|word| word.text.as_str());
+        let bare: Vec<&str> = [name].into_iter().chain(arguments).collect();
+        // A value with blanks must not read like a program.
+        let before = prefix.iter().map(|word| quoted(word));
+        let redirected: Vec<String> = simple.writes().map(programs::path).collect();
+        let reads = simple.reads().map(|word| (programs::path(word), false));
+        let writes = redirected.iter().map(|path| (path.clone(), true));
+        let named = call.paths.into_iter().filter(|(path, _)| !path.is_empty());
+        Self {
+            identifier: before.chain([call.identifier]).collect::<Vec<_>>().join(" "),
+            words: prefix.iter().chain(&bare).map(|word| (*word).to_owned()).collect(),
+            bare: bare.join(" "),
+            read_only: call.read_only,
+            trivial: false,
+            reads_file: simple.reads().next().is_some(),
+            paths: named.chain(reads).chain(writes).collect(),
+            redirected,
+            operands: call.operands,
+            runs: call.runs,
+            urls: call.urls,
+        }
+    }
+
+    /// With its paths as seen from a directory.
+    fn in_directory(&self, dir: &str) -> Self {
+        let all = |paths: &[String]| paths.iter().map(|path| join(dir, path)).collect();
+        let paths = self.paths.iter().map(|(path, write)| (join(dir, path), *write));
+        Self {
+            paths: paths.collect(),
+            redirected: all(&self.redirected),
+            operands: all(&self.operands),
+            runs: all(&self.runs),
+            ..self.clone()
         }
     }
 }

@@ -11,11 +11,13 @@ pub(super) fn runs_download(commands: &[ShellCommand]) -> bool {
     runs(&["curl", "wget"]) && runs(&["sh", "bash", "zsh", "dash", "python3", "python", "node"])
 }
 
-/// Whether a command is not what it looks like: some characters change the direction of text or hide in it.
+/// Whether a command is not what it looks like: some characters change the direction of text, hide in it or look like blanks.
 pub(super) fn misleads(command: &str) -> bool {
     let hides = |c: char| {
-        matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+            || c.is_control() && !matches!(c, '\n' | '\t')
     };
     // In some scripts, and in pictures, these join what stands around them.
     let joins = |c: char| matches!(c, '\u{200c}' | '\u{200d}');

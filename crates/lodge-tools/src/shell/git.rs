@@ -4,7 +4,7 @@ use super::{
     build::join,
     options,
     parser::Word,
-    programs::{Call, path},
+    programs::{self, Call, path},
 };
 
 /// Options for what shows changes.
@@ -127,12 +127,14 @@ pub(super) fn call(args: &[Word]) -> Call {
             call.read_only = true;
             call.paths.extend(paths.into_iter().map(|path| (path, false)));
         }
-        None => call.paths.extend(
-            operands
+        None => {
+            let likely = operands.iter().filter(|word| programs::looks_like_path(&word.text));
+            call.paths.extend(likely.map(|word| (join(&dir, &path(word)), false)));
+            call.operands = programs::operands(operands)
                 .iter()
-                .filter(|word| leads_out(&word.text))
-                .map(|word| (join(&dir, &path(word)), false)),
-        ),
+                .map(|path| join(&dir, path))
+                .collect();
+        }
     }
     call
 }

@@ -15,8 +15,10 @@ const MOST: usize = 64;
 #[rustfmt::skip]
 const BEFORE_COMMANDS: &[&str] = &[
     "!", "builtin", "command", "coproc", "do", "doas", "elif", "else", "env", "eval", "exec", "if", "nice", "nohup", "sudo",
-    "then", "time", "timeout", "until", "while", "xargs", "{", "-c", "-exec", "-execdir", "-ok", "setsid", "stdbuf",
+    "then", "time", "timeout", "until", "while", "xargs", "{", "-exec", "-execdir", "-ok", "setsid", "stdbuf",
 ];
+/// Options of shells after which a line of theirs comes.
+const BEFORE_LINES: &[&str] = &["-c", "-lc", "-ic", "-lic", "-ilc", "-ec", "-xc"];
 /// Words of the shell's language that run nothing.
 const NO_PROGRAMS: &[&str] = &[
     "case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then", "}",
@@ -57,7 +59,7 @@ impl<'a> Guess<'a> {
             _ => {
                 let assignment = self.words.is_empty() && word.split_once('=').is_some_and(|(name, _)| is_name(name));
                 self.words.extend((!assignment).then_some(word));
-                if BEFORE_COMMANDS.contains(&word) {
+                if BEFORE_COMMANDS.contains(&word) || BEFORE_LINES.contains(&word) {
                     self.end(found);
                 }
             }
@@ -126,7 +128,7 @@ fn words(text: &str) -> Vec<&str> {
         }
         let (word, after) = match first {
             '\n' | ';' | '|' | '&' | '(' | ')' | '`' | '<' | '>' => rest.split_at(1),
-            '\'' | '"' if quoted(rest, first).is_some() && !matches!(before, "-c" | "eval") => {
+            '\'' | '"' if quoted(rest, first).is_some() && before != "eval" && !BEFORE_LINES.contains(&before) => {
                 rest.split_at(quoted(rest, first).unwrap_or(1))
             }
             _ if first.is_whitespace() || matches!(first, '"' | '\'' | '\\') || rest.starts_with("$(") => {

@@ -8,6 +8,7 @@
 mod build;
 mod called;
 mod danger;
+mod exact;
 mod git;
 mod guess;
 mod options;
@@ -18,9 +19,9 @@ mod sed;
 mod special;
 mod wrappers;
 
-pub(crate) use called::ProgramCall;
+pub(crate) use called::{Pipeline, ProgramCall};
+pub(crate) use exact::in_directory;
 use lodge_events::{CommandSegment, ShellCommand};
-pub(crate) use parser::{quoted, words};
 
 /// What is known about a command before it runs.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,8 +42,8 @@ pub struct Analysis {
     pub warning: Option<String>,
     /// Whether everything in it was understood; otherwise the rest is a guess.
     pub understood: bool,
-    /// Calls of programs, if everything was understood.
-    pub(crate) calls: Vec<ProgramCall>,
+    /// What it runs, if everything was understood.
+    pub(crate) pipelines: Vec<Pipeline>,
     /// Whether the names of its programs say what it does.
     rememberable: bool,
     /// Whether it is one program of a very short list, plainly called.
@@ -50,6 +51,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// Calls of programs, if everything was understood.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &ProgramCall> {
+        self.pipelines.iter().flat_map(|pipeline| &pipeline.calls)
+    }
+
     /// Whether its programs say what it does, so that rules about commands can be applied to it.
     pub fn can_be_remembered(&self) -> bool {
         self.understood && self.rememberable && !self.commands.is_empty()

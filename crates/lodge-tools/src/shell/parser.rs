@@ -54,9 +54,35 @@ pub(super) struct Simple {
     pub(super) assignments: Vec<Word>,
     /// The program and its arguments; never empty.
     pub(super) words: Vec<Word>,
-    /// Files that redirections read and write, `/dev/null` left out.
-    pub(super) reads: Vec<Word>,
-    pub(super) writes: Vec<Word>,
+    pub(super) redirections: Vec<Redirection>,
+}
+
+/// A redirection: its sign, as in `2>>` and `2>&1`, and the file that it names.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Redirection {
+    pub(super) sign: String,
+    pub(super) file: Option<Word>,
+}
+
+impl Simple {
+    /// Files that redirections read, `/dev/null` left out.
+    pub(super) fn reads(&self) -> impl Iterator<Item = &Word> {
+        self.redirected(false)
+    }
+
+    /// Files that redirections write, `/dev/null` left out.
+    pub(super) fn writes(&self) -> impl Iterator<Item = &Word> {
+        self.redirected(true)
+    }
+
+    fn redirected(&self, output: bool) -> impl Iterator<Item = &Word> {
+        let of_kind = self
+            .redirections
+            .iter()
+            .filter(move |one| one.sign.contains('>') == output);
+        let files = of_kind.filter_map(|one| one.file.as_ref());
+        files.filter(|file| file.text != "/dev/null")
+    }
 }
 
 /// The commands of a text, or `None` when it holds anything but what is known.
@@ -64,20 +90,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Simple>> {
     Reader::new(text).list()
 }
 
-/// The words of a text that holds nothing else.
-pub(crate) fn words(text: &str) -> Option<Vec<String>> {
-    let mut reader = Reader::new(text);
-    let mut words = Vec::new();
-    loop {
-        reader.blanks();
-        if reader.peek().is_none() {
-            return Some(words);
-        }
-        words.push(reader.word()?.text);
-    }
-}
-
-/// A word so that [`words`] reads it as it is.
+/// A text as one word that the shell, and [`read`], take as it is.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -135,8 +148,7 @@ impl<'a> Reader<'a> {
             join,
             assignments: Vec::new(),
             words: Vec::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
+            redirections: Vec::new(),
         };
         loop {
             self.blanks();
@@ -163,21 +175,24 @@ impl<'a> Reader<'a> {
 
     fn redirection(&mut self, descriptor: Option<String>, simple: &mut Simple) -> Option<()> {
         let output = self.next() == Some(b'>');
-        let usual = match descriptor.as_deref() {
-            None => true,
-            Some("1" | "2") => output,
-            Some(number) => number == "0" && !output,
+        let from = match (descriptor.as_deref(), output) {
+            (None, _) | (Some("1"), true) | (Some("0"), false) => "",
+            (Some("2"), true) => "2",
+            _ => return None,
         };
-        if !usual {
-            return None;
-        }
         if output && self.eat(b'&') {
-            let other = matches!(self.next(), Some(b'1' | b'2'));
-            return (other && self.at_end_of_word()).then_some(());
+            let to = char::from(self.next().filter(|to| matches!(to, b'1' | b'2'))?);
+            simple.redirections.push(Redirection {
+                sign: format!("{from}>&{to}"),
+                file: None,
+            });
+            return self.at_end_of_word().then_some(());
         }
-        if output {
-            self.eat(b'>');
-        }
+        let sign = match (output, output && self.eat(b'>')) {
+            (false, _) => "<",
+            (true, false) => ">",
+            (true, true) => ">>",
+        };
         self.blanks();
         let file = self.word()?;
         // Of the names in /dev some are connections to other machines.
@@ -185,11 +200,10 @@ impl<'a> Reader<'a> {
         if file.glob || file.text.is_empty() || device || self.is_descriptor(&file) {
             return None;
         }
-        match file.text.as_str() {
-            "/dev/null" => {}
-            _ if output => simple.writes.push(file),
-            _ => simple.reads.push(file),
-        }
+        simple.redirections.push(Redirection {
+            sign: format!("{from}{sign}"),
+            file: Some(file),
+        });
         Some(())
     }
 

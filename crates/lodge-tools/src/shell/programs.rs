@@ -11,6 +11,10 @@ pub(super) struct Call {
     pub(super) read_only: bool,
     /// Paths it names, and whether it may write them.
     pub(super) paths: Vec<(String, bool)>,
+    /// Other arguments that may be names of files.
+    pub(super) operands: Vec<String>,
+    /// Files among the paths that it runs.
+    pub(super) runs: Vec<String>,
     pub(super) urls: Vec<String>,
     /// Whether the identifier says what is run, so that an approval of it means something.
     pub(super) rememberable: bool,
@@ -23,8 +27,8 @@ impl Call {
             identifier: name.to_owned(),
             read_only: true,
             paths: paths.into_iter().map(|path| (path, false)).collect(),
-            urls: Vec::new(),
             rememberable: true,
+            ..Self::default()
         }
     }
 }
@@ -132,10 +136,12 @@ const CODE_OF: &[(&[&str], &[&str])] = &[
     (&["npm", "npx", "pnpm", "yarn"], &["-c"]),
     (&["rsync", "scp", "sftp"], &["-e", "-S", "-o"]),
     (&["tar", "bsdtar"], &["-I", "-F"]),
+    (&["curl"], &["-K", "--config"]),
+    (&["wget"], &["-i", "--input-file", "-e", "--execute", "--config", "--use-askpass"]),
 ];
 
 /// Programs of these that also take the beginning of a long option, and several letters in one word.
-const LENIENT: &[&str] = &["make", "gmake", "tar", "bsdtar", "rsync"];
+const LENIENT: &[&str] = &["make", "gmake", "tar", "bsdtar", "rsync", "curl", "wget"];
 
 /// Whether an argument carries code.
 fn carries_code(name: &str, args: &[Word]) -> bool {
@@ -193,9 +199,12 @@ fn other(name: &str, args: &[Word]) -> Call {
     let operands: Vec<&Word> = args.iter().filter(|word| !word.text.starts_with('-')).collect();
     let runs_file = rememberable && INTERPRETERS.contains(&name) && !identifier.contains(" -m ");
     let mut paths: Vec<(String, bool)> = Vec::new();
+    let mut runs: Vec<String> = Vec::new();
     if name.contains('/') {
         paths.push((name.to_owned(), false));
+        runs.push(name.to_owned());
     }
+    runs.extend(operands.first().filter(|_| runs_file).map(|script| path(script)));
     for word in args.iter().filter(|word| urls_in(&word.text).is_empty()) {
         let text = word.text.as_str();
         let is = |operand: Option<&&Word>| operand.is_some_and(|operand| **operand == *word);
@@ -219,13 +228,50 @@ fn other(name: &str, args: &[Word]) -> Call {
     if matches!(name, "curl" | "wget") {
         download(name, args, &mut paths, &mut urls);
     }
+    let mut possible = self::operands(args);
+    // The words that say what is done are names of files to nobody.
+    let subcommands: Vec<&str> = identifier.split(' ').collect();
+    possible.retain(|operand| !subcommands.contains(&operand.as_str()));
     Call {
         identifier,
         read_only: false,
         paths,
+        operands: possible,
+        runs,
         urls,
         rememberable,
     }
+}
+
+/// Everything in arguments that a program may take for the name of a file: words, values after `=`, and those attached to a letter.
+pub(super) fn operands(args: &[Word]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in args {
+        let text = word.text.as_str();
+        let after_letter = text.strip_prefix('-').and_then(|option| {
+            let mut letters = option.chars();
+            letters.next().filter(|letter| *letter != '-')?;
+            Some(letters.as_str())
+        });
+        let value = text.split_once('=').map(|(_, value)| value);
+        let after_sign = text.strip_prefix('@').or_else(|| value?.strip_prefix('@'));
+        let whole = Some(path(word)).filter(|_| !text.starts_with('-'));
+        let parts = [after_letter, value, after_sign]
+            .into_iter()
+            .flatten()
+            .map(str::to_owned);
+        for part in whole.into_iter().chain(parts) {
+            if is_possible_path(&part) && !found.contains(&part) {
+                found.push(part);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a file could have such a name.
+fn is_possible_path(text: &str) -> bool {
+    !text.is_empty() && text.len() < 4096 && text.split('/').all(|name| name.len() < 256)
 }
 
 /// Whether all operands of a program are likely files.
@@ -339,27 +385,35 @@ fn path_in_option(option: &str) -> Option<String> {
 }
 
 /// Whether an argument of an unknown program is likely a path.
-fn looks_like_path(text: &str) -> bool {
-    let plain = !text.contains("://") && !text.starts_with('-');
-    plain && (text.contains('/') || text.starts_with(['.', '~'])) && !text.contains(char::is_whitespace)
+pub(super) fn looks_like_path(text: &str) -> bool {
+    let plain = !text.contains("://") && !text.contains("git@") && !text.starts_with('-');
+    let has_ending = text.contains('.') && !text.starts_with('@');
+    plain && (text.contains('/') || has_ending || text.starts_with('~')) && !text.contains(char::is_whitespace)
 }
 
-/// Addresses in an argument.
+/// Addresses in an argument, whatever their schemes.
 fn urls_in(text: &str) -> Vec<String> {
-    let schemes = [
-        "https://", "http://", "ftp://", "ftps://", "ssh://", "git://", "ws://", "wss://", "git@",
-    ];
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`' | ')' | '|' | ';');
     let mut found = Vec::new();
     let mut rest = text;
     while found.len() < MOST_URLS
-        && let Some(at) = schemes.iter().filter_map(|scheme| rest.find(scheme)).min()
+        && let Some((at, sign)) = ["://", "git@"]
+            .iter()
+            .filter_map(|sign| Some((rest.find(sign)?, *sign)))
+            .min()
     {
-        let url = &rest[at..];
-        let end = url
-            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`' | ')' | '|' | ';'))
-            .unwrap_or(url.len());
-        found.push(url[..end].to_owned());
-        rest = &url[end.max(1)..];
+        let before = rest[..at]
+            .chars()
+            .rev()
+            .take_while(|c| sign == "://" && is_of_scheme(*c));
+        let scheme = before.count();
+        let url = &rest[at - scheme..];
+        let end = url.find(is_end).unwrap_or(url.len());
+        if scheme > 0 || sign == "git@" {
+            found.push(url[..end].to_owned());
+        }
+        rest = &url[end..];
     }
     found
 }

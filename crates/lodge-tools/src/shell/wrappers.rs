@@ -88,13 +88,15 @@ pub(super) fn unwrap(simple: &Simple) -> Option<Inner<'_>> {
         if words.get(..own)?.iter().any(|word| word.glob) {
             return None;
         }
-        words = &words[own..];
+        let options = words[1..own].iter().map(|word| word.text.as_str());
         match name {
-            "sudo" | "doas" | "nohup" => prefix.push(name),
+            // As whom it runs is part of what runs.
+            "sudo" | "doas" | "nohup" => prefix.extend([name].into_iter().chain(options)),
             // Nothing is known about the arguments that it adds.
             "xargs" => checked = false,
             _ => {}
         }
+        words = &words[own..];
     }
 }
 

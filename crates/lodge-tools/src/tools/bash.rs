@@ -154,7 +154,10 @@ fn result(cx: &ToolCx, shell: &Arc<Shell>, code: Option<i32>, goes_on: impl FnOn
             cx.state.forget(shell);
             finished(shell, output, code, &format!("<exited with exit code {code}>"))
         }
-        None => goes_on(output),
+        None => {
+            cx.state.continues_in_background(shell);
+            goes_on(output)
+        }
     }
 }
 

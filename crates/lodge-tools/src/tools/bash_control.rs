@@ -134,7 +134,10 @@ impl Tool for WriteBash {
     fn need(&self, value: &Value, cx: &ToolCx) -> Result<Need, ToolError> {
         let args: Arguments = arguments(self.name(), value)?;
         let shell = shell_of(cx, &args.shell_id)?;
-        Ok(cx.need(Vec::new(), request::shell_input(cx, &shell.command, &args.input)))
+        Ok(cx.need(
+            Vec::new(),
+            request::shell_input(&cx.call_id, &shell.command, &args.input),
+        ))
     }
 
     fn touches(&self, _: &Value, _: &ToolCx) -> Touches {

@@ -3,14 +3,15 @@
 use std::{io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use ahp::ahp_types::{
-    Uri,
+    ActionEnvelope, StateAction, Uri,
+    actions::SessionTitleChangedAction,
     commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult, FetchTurnsParams},
     state::{FileEdit, MessageAttachment, SessionSummary},
 };
 use anyhow::{Context, Result};
 use crossterm::event::{Event, EventStream, KeyEvent};
 use futures_util::StreamExt;
-use lodge_terminal::{App, Effect, HostName, Painter, Sent};
+use lodge_terminal::{App, Effect, HostName, Painter, Sent, Setting, Work};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -43,6 +44,8 @@ enum Answer {
     /// A question, and both sides of the files that it is about.
     Read(String, Vec<(Uri, String, String)>),
     Image(String, Box<MessageAttachment>),
+    /// What a command in the background printed, with the command first.
+    Output(String, String),
     Failed(String),
 }
 
@@ -56,6 +59,10 @@ pub(super) struct Full {
     pub(super) workplace: Workplace,
     /// How many turns to request when a session is opened.
     pub(super) turns: usize,
+    /// Other sessions whose titles are being changed.
+    pub(super) renamed: Vec<Uri>,
+    /// Where the configuration of this terminal is.
+    pub(super) home: PathBuf,
     pub(super) others: Others,
     /// The forwarded connection to the host, if it needs one.
     pub(super) way: Option<Arc<Forward>>,
@@ -178,6 +185,7 @@ impl Full {
                     }
                     Answer::Read(question, edits) => self.app.read(&question, edits),
                     Answer::Image(label, image) => self.app.attached(&label, *image),
+                    Answer::Output(command, text) => self.app.show_output(command, text),
                     Answer::Failed(why) => self.app.failed(&why),
                 },
                 // Updates wait for the next frame, so that the many pieces of an answer are applied together.
@@ -272,7 +280,10 @@ impl Full {
 
     fn said(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Action(envelope) => self.app.apply(&envelope),
+            Inbound::Action(envelope) => {
+                self.was_renamed(&envelope);
+                self.app.apply(&envelope);
+            }
             Inbound::SessionRemoved(uri) if self.app.shows(&uri) => self.app.deleted(),
             Inbound::SessionRemoved(_) => {}
         }
@@ -297,7 +308,9 @@ impl Full {
             pick::create_as(&link.client, &uri, &self.workplace).await?;
         }
         if !(missing.is_empty() || is_gone && was_kept) {
-            self.app.mirror = pick::open(&link.client, root, &uri, self.turns).await?;
+            self.app.mirror = pick::open(&link.client, root, &uri, &self.workplace, self.turns).await?;
+        } else if !is_gone {
+            pick::bring_environment(&link.client, &uri, &self.workplace).await;
         }
         self.wire = Wire::Up(link);
         self.app.back();
@@ -322,7 +335,11 @@ impl Full {
             Effect::Open(host, uri) => Box::pin(self.go_to(host, &uri)).await,
             Effect::New => self.open(None).await,
             Effect::Watch(chat) => self.watch(&chat).await,
-            Effect::Stop(call) => self.stop(&call, answers),
+            Effect::Stop(work) => self.stop(&work, answers),
+            Effect::Output(id, command) => self.output(id, command, answers),
+            Effect::Delete(session) => self.delete(session, answers),
+            Effect::Rename(session, title) => self.rename(session, title, answers),
+            Effect::Save(setting) => self.save(setting),
             Effect::Older(cursor) => self.older(cursor, answers),
             Effect::Read(question, edits) => self.read(question, edits, answers),
             Effect::Edit(text) => match screen.lend(|| edit(&text))? {
@@ -331,7 +348,11 @@ impl Full {
             },
             Effect::Attach(path) => match images::at(&path) {
                 Ok((label, attachment)) => self.app.attached(&label, attachment),
-                Err(_) => self.app.insert(&path),
+                Err(error) => {
+                    self.app.insert(&path);
+                    self.app
+                        .complain(&format!("{path} is not attached: {}", crate::describe(&error)));
+                }
             },
             Effect::AttachCopied => {
                 let answers = answers.clone();
@@ -474,7 +495,8 @@ impl Full {
         let moved = async {
             let (place, way) = self.others.way_to(&host).await?;
             let (link, hello) = Link::connect(&place, &self.client_id).await?;
-            let mirror = pick::open(&link.client, super::root_of(hello)?, session, self.turns).await?;
+            let workplace = Workplace::of(&place);
+            let mirror = pick::open(&link.client, super::root_of(hello)?, session, &workplace, self.turns).await?;
             anyhow::Ok((place, way, link, mirror))
         };
         match moved.await {
@@ -509,12 +531,16 @@ impl Full {
         });
     }
 
-    /// Stops a sub-agent. The list of what works follows by itself.
-    fn stop(&mut self, tool_call: &str, answers: &mpsc::UnboundedSender<Answer>) {
+    /// Stops something that runs beside the conversation. The list of what works follows by itself.
+    fn stop(&mut self, work: &Work, answers: &mpsc::UnboundedSender<Answer>) {
         let Some(link) = self.wire.link() else {
             return self.app.tell("The host is not reachable; try again when it is back.");
         };
-        let params = serde_json::json!({ "channel": self.app.mirror.session.uri, "toolCallId": tool_call });
+        let channel = &self.app.mirror.session.uri;
+        let params = match work {
+            Work::Call(call) => serde_json::json!({ "channel": channel, "toolCallId": call }),
+            Work::Shell(id) => serde_json::json!({ "channel": channel, "workId": id }),
+        };
         let (client, answers) = (link.client.clone(), answers.clone());
         tokio::spawn(async move {
             let stopped: Result<serde_json::Value, _> = client.request("lodge/stopWork", params).await;
@@ -525,6 +551,86 @@ impl Full {
             };
             let _ = answers.send(Answer::Failed(why));
         });
+    }
+
+    /// Fetches what a command in the background printed.
+    fn output(&mut self, id: String, command: String, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is not reachable; try again when it is back.");
+        };
+        let params = serde_json::json!({ "channel": self.app.mirror.session.uri, "workId": id });
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            let printed: Result<serde_json::Value, _> = client.request("lodge/workOutput", params).await;
+            let _ = answers.send(match printed {
+                Ok(printed) => Answer::Output(command, printed["output"].as_str().unwrap_or_default().to_owned()),
+                Err(error) => Answer::Failed(format!("Cannot read its output: {}", super::link::reason(&error))),
+            });
+        });
+    }
+
+    /// Deletes a session of this host for good.
+    fn delete(&mut self, session: Uri, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is not reachable; try again when it is back.");
+        };
+        let params = serde_json::json!({ "channel": session });
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            let deleted: Result<serde_json::Value, _> = client.request("disposeSession", params).await;
+            if let Err(error) = deleted {
+                let why = format!("Cannot delete the session: {}", super::link::reason(&error));
+                let _ = answers.send(Answer::Failed(why));
+            }
+        });
+    }
+
+    /// Gives another session of this host a title. Only who is subscribed may change a session, and stays so until it is changed.
+    fn rename(&mut self, session: Uri, title: String, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is not reachable; try again when it is back.");
+        };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        self.renamed.push(session.clone());
+        tokio::spawn(async move {
+            let renamed = async {
+                client.subscribe(session.clone()).await?;
+                let action = SessionTitleChangedAction { title };
+                client.dispatch(session, StateAction::SessionTitleChanged(action)).await
+            };
+            if let Err(error) = renamed.await {
+                let why = format!("Cannot rename the session: {}", super::link::reason(&error));
+                let _ = answers.send(Answer::Failed(why));
+            }
+        });
+    }
+
+    /// Another session got the title that was wanted for it, or did not.
+    fn was_renamed(&mut self, envelope: &ActionEnvelope) {
+        let is_title = matches!(envelope.action, StateAction::SessionTitleChanged(_));
+        let Some(at) = self.renamed.iter().position(|uri| is_title && *uri == envelope.channel) else {
+            return;
+        };
+        let session = self.renamed.swap_remove(at);
+        if let Some(reason) = &envelope.rejection_reason {
+            self.app.complain(&format!("Cannot rename the session: {reason}"));
+        }
+        if let Some(link) = self.wire.link().filter(|_| !self.app.shows(&session)) {
+            let client = link.client.clone();
+            // If it fails, the connection is lost, and the subscription with it.
+            tokio::spawn(async move { client.unsubscribe(session).await });
+        }
+    }
+
+    /// Saves a setting of this terminal.
+    fn save(&mut self, setting: Setting) {
+        let (key, value) = match setting {
+            Setting::Theme(scheme) => ("theme", scheme.name().into()),
+            Setting::Vim(on) => ("vim", on.into()),
+        };
+        if let Err(error) = crate::settings_file::set(&self.home, "terminal", key, value) {
+            self.app.complain(&crate::describe(&error));
+        }
     }
 
     /// Shows another chat of the session.
@@ -557,7 +663,7 @@ impl Full {
                 Some(uri) => uri,
                 None => pick::create(&link.client, &root, &self.workplace).await?,
             };
-            pick::open(&link.client, root, &uri, self.turns).await
+            pick::open(&link.client, root, &uri, &self.workplace, self.turns).await
         };
         let opened: Result<_> = opened.await;
         match opened {
@@ -573,7 +679,7 @@ impl Full {
     }
 }
 
-/// Waits until the system asks the program to end.
+/// Waits until the system asks the program to end, or its terminal is gone.
 async fn hung_up() {
     #[cfg(unix)]
     {
@@ -587,10 +693,28 @@ async fn hung_up() {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = hang_up.recv() => {}
+            () = without_terminal() => {}
         }
     }
     #[cfg(not(unix))]
     std::future::pending().await
+}
+
+/// Waits until the terminal is gone. Only the session that the terminal controls is signalled, and whoever reads keys from a
+/// terminal that is gone reads nothing, again and again.
+#[cfg(unix)]
+async fn without_terminal() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        let stdin = io::stdin();
+        let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone) {
+            return;
+        }
+    }
 }
 
 /// Suspends the program and its children until the shell resumes them.

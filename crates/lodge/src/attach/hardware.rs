@@ -38,12 +38,16 @@ pub(super) struct Hardware {
 impl Hardware {
     pub(super) fn take(mouse: bool) -> io::Result<Self> {
         static HOOK: Once = Once::new();
-        // On a screen that disappears, nobody could read a panic's message.
+        // On a screen that disappears, nobody could read a panic's message. After a panic in another thread, the conversation goes on.
         HOOK.call_once(|| {
             let print = std::panic::take_hook();
+            let conversation = std::thread::current().id();
             std::panic::set_hook(Box::new(move |panic| {
-                give_back();
-                print(panic);
+                if std::thread::current().id() == conversation {
+                    give_back();
+                    return print(panic);
+                }
+                tracing::error!("{panic}");
             }));
         });
         enable_raw_mode()?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ahp::ahp_types::state::{MessageAttachment, MessageEmbeddedResourceAttachment};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// The largest image that can be attached.
@@ -24,8 +24,9 @@ pub(super) fn at(path: &str) -> Result<(String, MessageAttachment)> {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
         _ => PathBuf::from(path),
     };
-    ensure!(std::fs::metadata(&path)?.len() <= LARGEST, "The image is too large");
-    let bytes = std::fs::read(&path)?;
+    let length = std::fs::metadata(&path).context("It cannot be read")?.len();
+    ensure!(length <= LARGEST, "An image may have at most {} MB", LARGEST >> 20);
+    let bytes = std::fs::read(&path).context("It cannot be read")?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let ending = path
         .extension()

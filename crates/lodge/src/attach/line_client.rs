@@ -3,12 +3,7 @@
 mod complete;
 mod person;
 
-use std::{
-    collections::HashMap,
-    io::IsTerminal,
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, io::IsTerminal, process::ExitCode, time::Duration};
 
 use ahp::ahp_types::{
     ActionEnvelope, StateAction, Uri,
@@ -19,7 +14,7 @@ use anyhow::Result;
 use lodge_terminal::client::{
     ask::Asker,
     mirror::{APPROVALS_KEY, AppliedTo, Mirror},
-    outbox::Outbox,
+    outbox::{Outbox, Refused},
 };
 
 use super::{
@@ -31,7 +26,7 @@ use super::{
     screen::Screen,
     show::Show,
 };
-use lodge_terminal::{LONG_TURN, shorten, shown_path};
+use lodge_terminal::{is_long, shorten, shown_path};
 
 /// How long a script waits for a lost host.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,8 +62,6 @@ pub(super) struct LineClient {
     no_more_lines: bool,
     /// Whether the running turn was told to stop.
     cancelling: bool,
-    /// When the running turn began.
-    began: Option<Instant>,
     /// Whether the next Ctrl-C leaves.
     armed: bool,
     leaving: Option<ExitCode>,
@@ -98,7 +91,6 @@ impl LineClient {
             held: None,
             no_more_lines: false,
             cancelling: false,
-            began: None,
             armed: false,
             leaving: None,
             listed: Vec::new(),
@@ -308,7 +300,9 @@ impl LineClient {
             // The host had no time to keep it. It is created again, unless another client already did so.
             let uri = mirror.session.uri.clone();
             pick::create_as(&link.client, &uri, &self.workplace).await?;
-            *mirror = pick::open(&link.client, mirror.root.clone(), &uri, self.history).await?;
+            *mirror = pick::open(&link.client, mirror.root.clone(), &uri, &self.workplace, self.history).await?;
+        } else {
+            pick::bring_environment(&link.client, &mirror.session.uri, &self.workplace).await;
         }
         self.wire = Wire::Up(link);
         self.outbox.again(&self.mirror);
@@ -318,7 +312,7 @@ impl LineClient {
     }
 
     fn session_gone(&mut self) -> Result<()> {
-        self.screen.note("✗", "This session was deleted.")?;
+        self.screen.error("This session was deleted.")?;
         self.leaving = Some(ExitCode::FAILURE);
         Ok(())
     }
@@ -353,18 +347,16 @@ impl LineClient {
                     self.outbox.renamed(queued, &started.turn_id);
                 }
                 self.cancelling = false;
-                self.began = Some(Instant::now());
                 show.running(screen, chat)?;
             }
             StateAction::ChatTurnResume(_) => {
                 self.cancelling = false;
-                self.began = Some(Instant::now());
                 screen.note("·", "Trying again.")?;
                 show.resumed(chat)?;
             }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 show.all(screen, chat)?;
-                if self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN) {
+                if chat.turns.last().is_some_and(|turn| is_long(turn.duration)) {
                     screen.notify("Lodge is done")?;
                 }
             }
@@ -410,7 +402,7 @@ impl LineClient {
             }
             StateAction::SessionCreationFailed(failed) => {
                 let text = format!("Cannot create the session: {}", failed.error.message);
-                self.screen.note("✗", &text)?;
+                self.screen.error(&text)?;
                 self.leaving = Some(ExitCode::FAILURE);
             }
             _ => {}
@@ -421,19 +413,18 @@ impl LineClient {
     fn refused(&mut self, sent: Sent, reason: &str) -> Result<()> {
         match sent {
             // Another turn may have begun just before.
-            Sent::Message(id) if self.outbox.wait(&id) => {
-                self.show.waits(&id);
-                return Ok(());
-            }
-            Sent::Message(_) => {
-                self.show.last = Some(TurnState::Error);
-                self.screen.note("✗", &format!("The message was refused: {reason}"))?;
-            }
+            Sent::Message(id) => match self.outbox.refused(&id) {
+                Refused::Queued => drop(self.show.waits(&id)),
+                Refused::Removed(_) => {
+                    self.show.last = Some(TurnState::Error);
+                    self.screen.error(&format!("The message was refused: {reason}"))?;
+                }
+            },
             Sent::Answer => {
                 self.asker.refused();
-                self.screen.note("✗", &format!("Your answer was refused: {reason}"))?;
+                self.screen.error(&format!("Your answer was refused: {reason}"))?;
             }
-            Sent::Other => self.screen.note("✗", &format!("Refused: {reason}"))?,
+            Sent::Other => self.screen.error(&format!("Refused: {reason}"))?,
         }
         Ok(())
     }

@@ -151,7 +151,7 @@ async fn connect(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let Opening {
         screen, input, listed, ..
     } = opening;
-    let mirror = pick::open(&link.client, root, &start.session, args.history).await?;
+    let mirror = pick::open(&link.client, root, &start.session, &workplace, args.history).await?;
     let mut client = LineClient::new(place, me, link, mirror, screen, input);
     client.listed = listed;
     client.workplace = workplace;
@@ -223,7 +223,7 @@ async fn on_whole_screen(
         Some(session) => session,
         None => pick::create(client, &root, &workplace).await?,
     };
-    let mirror = pick::open(client, root, &session, TURNS).await?;
+    let mirror = pick::open(client, root, &session, &workplace, TURNS).await?;
     let config = crate::setup::config(home)?;
     let (history, typed) = History::open(home);
     let variable = |name: &str| std::env::var(name).ok();
@@ -249,6 +249,7 @@ async fn on_whole_screen(
         prices: config.prices,
         model: args.model,
         vim: config.terminal.vim,
+        keys: config.terminal.keys,
     };
     let mut full = Full {
         place,
@@ -258,6 +259,8 @@ async fn on_whole_screen(
         history,
         workplace,
         turns: TURNS,
+        renamed: Vec::new(),
+        home: home.to_owned(),
         others: Others::new(home, args.host),
         way: None,
         mouse: config.terminal.mouse,
@@ -374,7 +377,7 @@ impl Opening<'_> {
                 Typed::Say(word) if pick::is_choice(&word, &self.listed) => {
                     match pick::find(&self.link.client, &word, &self.listed).await {
                         Ok(session) => return Ok(Some(Start { session, first: None })),
-                        Err(error) => self.screen.note("✗", &format!("{error:#}"))?,
+                        Err(error) => self.screen.error(&format!("{error:#}"))?,
                     }
                 }
                 Typed::Say(word) if ["n", "new"].contains(&word.as_str()) => return self.new_session(None).await,

@@ -4,7 +4,10 @@ use ahp::{
     Client, ClientError,
     ahp_types::{
         ROOT_RESOURCE_URI, Uri,
-        commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
+        commands::{
+            CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeParams, SubscribeResult,
+            SubscribeView,
+        },
         common::JsonObject,
         errors::ahp_error_codes,
         state::{ChatState, RootState, SessionStatus, SessionSummary, SnapshotState},
@@ -235,9 +238,15 @@ pub(super) async fn create_as(client: &Client, uri: &str, workplace: &Workplace)
 }
 
 /// Subscribes to a session and the last turns of its default chat.
-pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
-    let gone = |error| anyhow!("Cannot open the session: {}", reason(&error));
-    let (subscribed, _) = client.subscribe(uri.to_owned()).await.map_err(gone)?;
+pub(super) async fn open(
+    client: &Client,
+    root: RootState,
+    uri: &str,
+    workplace: &Workplace,
+    turns: usize,
+) -> Result<Mirror> {
+    let subscribed = subscribe(client, uri, workplace).await;
+    let subscribed = subscribed.map_err(|error| anyhow!("Cannot open the session: {}", reason(&error)))?;
     let session = match subscribed.snapshot {
         Some(snapshot) => match snapshot.state {
             SnapshotState::Session(state) => Channel::new(uri.to_owned(), *state, snapshot.from_seq),
@@ -254,6 +263,31 @@ pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usi
         .context("The session has no chat")?;
     let chat = open_chat(client, &chat, turns).await?;
     Ok(Mirror::new(root, session, chat))
+}
+
+/// Brings this program's environment to a session again: the host may have been restarted.
+pub(super) async fn bring_environment(client: &Client, uri: &str, workplace: &Workplace) {
+    if workplace.is_here
+        && let Err(error) = subscribe(client, uri, workplace).await
+    {
+        tracing::debug!(%error, "the session did not get this program's environment");
+    }
+}
+
+/// Subscribes to a session. Its programs get this program's environment, unless somebody brought theirs since the host began.
+pub(super) async fn subscribe(
+    client: &Client,
+    uri: &str,
+    workplace: &Workplace,
+) -> Result<SubscribeResult, ClientError> {
+    let params = SubscribeParams {
+        channel: uri.to_owned(),
+        meta: workplace.environment(),
+        delivery: None,
+        view: None,
+    };
+    client.attach_subscription(uri).await;
+    client.request("subscribe", params).await
 }
 
 /// Subscribes to the last turns of a chat.

@@ -134,11 +134,20 @@ impl<W: Write> Screen<W> {
 
     /// Shows a note beside the conversation, with a mark before its first line. Long lines are cut.
     pub(super) fn note(&mut self, mark: &str, text: &str) -> io::Result<()> {
+        self.marked(mark, text, LINE)
+    }
+
+    /// Says what went wrong. Nothing of it is cut.
+    pub(super) fn error(&mut self, text: &str) -> io::Result<()> {
+        self.marked("✗", text, usize::MAX)
+    }
+
+    fn marked(&mut self, mark: &str, text: &str, longest: usize) -> io::Result<()> {
         self.end_line()?;
         self.style("2")?;
         for (number, line) in plain(text).lines().enumerate() {
             let mark = if number == 0 { mark } else { " " };
-            writeln!(self.out, "{mark} {}", shorten(line, LINE))?;
+            writeln!(self.out, "{mark} {}", shorten(line, longest))?;
         }
         self.style("0")
     }
@@ -268,5 +277,16 @@ mod tests {
         let expected = "> do it\n  now\n┊ first\n┊ second\nAn answer\n→ Running `ls`\nDone.\n· Lost; back.\n· Lost;\n\
                         · Kept.\n· back.\n\u{fffd}[2Jx\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn long_notes_are_cut_and_errors_are_not() {
+        let long = "x".repeat(2 * LINE);
+        let mut screen = Screen::over(Vec::new());
+        screen.note("·", &long).unwrap();
+        screen.error(&long).unwrap();
+        let text = String::from_utf8(screen.into_inner()).unwrap();
+        let lengths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(lengths, [LINE + 2, 2 * LINE + 2]);
     }
 }

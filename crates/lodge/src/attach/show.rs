@@ -313,7 +313,10 @@ impl Shown {
 
     fn once<W: Write>(&mut self, screen: &mut Screen<W>, mark: &str, key: &str, text: &str) -> io::Result<()> {
         if self.notices.insert(format!("{mark}{key}")) {
-            screen.note(mark, text)?;
+            match mark {
+                "✗" => screen.error(text)?,
+                mark => screen.note(mark, text)?,
+            }
         }
         Ok(())
     }
@@ -352,11 +355,9 @@ impl Shown {
             ToolCallState::Completed(call) if !call.success => {
                 let text = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
                 let text = text.unwrap_or_else(|| call.past_tense_message.as_text());
-                screen.note("✗", shorten(text, 600).as_str())
+                screen.error(shorten(text, 600).as_str())
             }
-            ToolCallState::Completed(call) if failed_command(call) => {
-                screen.note("✗", call.past_tense_message.as_text())
-            }
+            ToolCallState::Completed(call) if failed_command(call) => screen.error(call.past_tense_message.as_text()),
             ToolCallState::Cancelled(call) => {
                 let why = call
                     .reason_message
@@ -367,7 +368,7 @@ impl Shown {
                     ToolCallCancellationReason::Skipped => "Stopped".to_owned(),
                     ToolCallCancellationReason::ResultDenied => "The result was not used".to_owned(),
                 };
-                screen.note("✗", &format!("{word}{}", why.unwrap_or_default()))
+                screen.error(&format!("{word}{}", why.unwrap_or_default()))
             }
             _ => Ok(()),
         }
@@ -433,7 +434,7 @@ fn in_short<W: Write>(screen: &mut Screen<W>, turn: &Turn) -> io::Result<()> {
     }
     for part in &turn.response_parts {
         if let ResponsePart::Error(part) = part {
-            screen.note("✗", &part.error.message)?;
+            screen.error(&part.error.message)?;
         }
     }
     if turn.state == TurnState::Cancelled {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, bail, ensure};
 use clap::Subcommand;
-use lodge_fleet::{Entry, Fleet, FleetError, HostInfo, Listed, Owner, Reply, Request};
+use lodge_fleet::{Entry, Fleet, FleetError, HostInfo, Listed, Options, Owner, Reply, Request, SyncCheck};
 use lodge_host::{Described, Home};
 use lodge_log::{HomeOptions, LogError};
 
@@ -30,9 +30,9 @@ pub(crate) enum FleetCommand {
     #[command(after_help = "Examples:
   lodge fleet sessions --fleet nats://one:4222")]
     Sessions(FleetArgs),
-    /// Have a host let go of its sessions, so that it can be stopped
+    /// Make a host release its sessions, so that you can stop it
     ///
-    /// The host takes no more sessions. It lets go of each session when its turn has ended, and other hosts can go on with it.
+    /// The host accepts no more sessions. It releases each session when its turn ends, and other hosts can continue it.
     #[command(after_help = "Examples:
   lodge fleet drain one --fleet nats://one:4222")]
     Drain {
@@ -44,6 +44,13 @@ pub(crate) enum FleetCommand {
         #[command(flatten)]
         args: FleetArgs,
     },
+    /// Give the fleet's streams the settings that this version needs
+    ///
+    /// Only after an upgrade of Lodge whose hosts ask for it. Hosts of earlier versions cannot use the fleet after that. It needs a user who may
+    /// publish to `$JS.API.STREAM.UPDATE.*`.
+    #[command(after_help = "Examples:
+  lodge fleet upgrade --fleet nats://admin:password@one:4222")]
+    Upgrade(FleetArgs),
     /// Copy sessions to a home outside of the fleet
     ///
     /// The sessions stay in the fleet, and whoever uses them goes on. Their copies are as they are now, with their files.
@@ -63,21 +70,61 @@ pub(crate) enum FleetCommand {
 /// Does one of them.
 pub(crate) async fn run(command: &FleetCommand) -> Result<ExitCode> {
     match command {
-        FleetCommand::Status(args) => status(&connect(args).await?).await,
+        FleetCommand::Status(args) => {
+            warn_of_servers(args).await;
+            status(&connect(args).await?).await
+        }
         FleetCommand::Sessions(args) => sessions(&connect(args).await?).await,
         FleetCommand::Drain { host, within, args } => {
             drain(&connect(args).await?, host, Duration::from_secs(*within)).await
+        }
+        FleetCommand::Upgrade(args) => {
+            let changed = Fleet::upgrade(&named(args)?).await?;
+            print_line(&format!("{} upgraded.", count(changed.len(), "stream")));
+            Ok(ExitCode::SUCCESS)
         }
         FleetCommand::Export { home, ids, args } => export(&connect(args).await?, home, ids).await,
     }
 }
 
-async fn connect(args: &FleetArgs) -> Result<Fleet> {
+fn named(args: &FleetArgs) -> Result<Options> {
     ensure!(
         !args.fleet.is_empty(),
         "Name the fleet: --fleet nats://…, or LODGE_FLEET."
     );
-    Ok(Fleet::connect(&args.options()).await?)
+    Ok(args.options())
+}
+
+async fn connect(args: &FleetArgs) -> Result<Fleet> {
+    // Nothing here writes to a session. How the servers are set up is checked by hosts when they start, and by `lodge doctor`.
+    let options = Options {
+        sync: SyncCheck::Skipped,
+        ..named(args)?
+    };
+    Ok(Fleet::connect(&options).await?)
+}
+
+/// Says which servers could lose what they acknowledge, and whether some are down, where that can be seen.
+async fn warn_of_servers(args: &FleetArgs) {
+    let options = Options {
+        patience: Duration::from_secs(5),
+        ..args.options()
+    };
+    if options.system.is_empty() {
+        return;
+    }
+    let (servers, size) = match Fleet::servers(&options).await {
+        Ok(found) => found,
+        Err(error) => return eprintln!("Warning: {error}"),
+    };
+    if servers.len() < size {
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        eprintln!("Warning: only {} of {size} NATS servers answered.", names.join(", "));
+    }
+    for server in servers.iter().filter(|server| !server.syncs) {
+        let server = server.name.clone();
+        eprintln!("Warning: {}", FleetError::LazySync { server });
+    }
 }
 
 async fn hosts(fleet: &Fleet) -> Result<Vec<HostInfo>> {

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::Result;
 use futures_util::future::BoxFuture;
+use lodge_events::Event;
 use lodge_fleet::{Entry, FleetError, Host, LEASE, Owner, Reply, Request, SessionFiles, Writer};
 use lodge_host::{Described, HostError, Keeper, KeeperCounts, Kept, Link, Listed, Remote, Wire};
 use lodge_log::FileStore;
@@ -190,20 +191,21 @@ impl FleetKeeper {
         Ok(directory.map(|directory| Place { directory, host }))
     }
 
-    /// Whether this host can have a session that works there. One that it had last it can have without the directory.
+    /// Whether this host can have a session that works there. One that it had last, with this home, it can have without the directory.
     async fn has(&self, place: &Place) -> bool {
-        self.host.is_named(&place.host) || has_directory(place.directory.clone()).await
+        self.host.was(&place.host) || has_directory(place.directory.clone()).await
     }
 
     /// What an entry of the list means to this host.
     fn kept_as(&self, entry: Entry) -> Kept {
         Kept {
-            ours: !entry.deleted && self.host.is_named(&entry.host),
+            ours: !entry.deleted && self.host.was(&entry.host),
             modified: described(entry.about).listed.modified(),
         }
     }
 
-    fn remote(&self, (writer, files): (Writer, SessionFiles), held: Held) -> Remote {
+    /// `term` is that of the lease, from before the session was taken.
+    fn remote(&self, (writer, files): (Writer, SessionFiles), held: Held, term: Option<u64>) -> Remote {
         let session = writer.log().session().to_owned();
         self.epochs.lock().insert(session, writer.owner().epoch);
         let lease = self.host.lease().clone();
@@ -214,7 +216,8 @@ impl FleetKeeper {
                 taken: Some((writer, files, held)),
                 counters: self.counters.clone(),
             }),
-            may_act: Box::new(move || lease.holds()),
+            term: Box::new(move || lease.term()),
+            taken_in: term.unwrap_or_default(),
         }
     }
 
@@ -285,11 +288,11 @@ impl Keeper for FleetKeeper {
     fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
-            let held = self.held.hold(id);
+            let (held, term) = (self.held.hold(id), self.host.lease().term());
             let created = self.host.create_with_copy(id, files, MOVING).await;
             let taken = created.map_err(told)?;
             self.list(id, taken.0.owner().epoch).await.map_err(told)?;
-            Ok(self.remote(taken, held))
+            Ok(self.remote(taken, held, term))
         })
     }
 
@@ -303,8 +306,9 @@ impl Keeper for FleetKeeper {
             }
             let (held, began) = (self.held.hold(id), Instant::now());
             loop {
+                let term = self.host.lease().term();
                 match self.host.open_with_copy(id, files, MOVING).await {
-                    Ok(taken) => return Ok(self.remote(taken, held)),
+                    Ok(taken) => return Ok(self.remote(taken, held, term)),
                     Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
                     Err(error) => return Err(told(error)),
                 }
@@ -367,6 +371,16 @@ impl Keeper for FleetKeeper {
         })
     }
 
+    fn read<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Vec<Event>>, HostError>> {
+        Box::pin(async move {
+            match self.host.fleet().events(id).await {
+                Ok(events) => Ok(Some(events)),
+                Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) => Ok(None),
+                Err(error) => Err(told(error)),
+            }
+        })
+    }
+
     fn check_unused<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), HostError>> {
         Box::pin(async move {
             match self.other_owner(id).await? {
@@ -395,7 +409,7 @@ impl Keeper for FleetKeeper {
             let mut kept = self.kept_as(entry);
             // Another host may have it and not have said anything of it yet.
             let owner = self.host.fleet().owner(id).await.map_err(told)?;
-            kept.ours &= owner.is_none_or(|owner| self.host.is_named(&owner.host));
+            kept.ours &= owner.is_none_or(|owner| self.host.was(&owner.host));
             Ok(Some(kept))
         })
     }

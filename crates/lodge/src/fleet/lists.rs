@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use lodge_fleet::{Entry, FleetError, Listed, Listing};
@@ -18,6 +18,8 @@ use super::keeper::FleetKeeper;
 
 /// How long changes of a session are gathered before the others are told.
 const GATHER: Duration = Duration::from_millis(300);
+/// How often the others are told of a session in which a turn runs: each time, of all its newest text.
+const WORKING: Duration = Duration::from_secs(3);
 /// How long to wait before something that failed is tried again, and how often turns are looked at.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -29,9 +31,9 @@ pub(super) async fn publish(
     stop: CancellationToken,
 ) {
     let mut changed: HashSet<String> = HashSet::new();
-    // Others were told that a turn runs in them.
-    let mut working: HashSet<String> = HashSet::new();
-    // Others could not be told of them yet.
+    // Others were told then that a turn runs in them.
+    let mut working: HashMap<String, Instant> = HashMap::new();
+    // Others could not be told of them yet, or need not.
     let mut untold: HashSet<String> = HashSet::new();
     loop {
         tokio::select! {
@@ -46,8 +48,7 @@ pub(super) async fn publish(
             }
             // That a turn has ended is not always recorded.
             () = sleep(AGAIN), if !(working.is_empty() && untold.is_empty()) => {
-                let is_busy = |id: &String| host.live(id).is_some_and(|session| session.is_busy());
-                changed.extend(working.extract_if(|id| !is_busy(id)));
+                changed.extend(working.extract_if(|id, _| !is_busy(&host, id)).map(|(id, _)| id));
                 changed.extend(untold.drain());
             }
             () = stop.cancelled() => {}
@@ -56,8 +57,13 @@ pub(super) async fn publish(
             note(changes.recv().await, &keeper, &mut changed);
         }
         for session in changed.drain() {
+            let told = working.get(&session).filter(|_| is_busy(&host, &session));
+            if told.is_some_and(|told| told.elapsed() < WORKING) && !stop.is_cancelled() {
+                untold.insert(session);
+                continue;
+            }
             match describe(&keeper, &host, &session).await {
-                Told::Working => drop(working.insert(session)),
+                Told::Working => drop(working.insert(session, Instant::now())),
                 Told::Resting => {}
                 Told::Nothing => drop(untold.insert(session)),
             }
@@ -66,6 +72,10 @@ pub(super) async fn publish(
             return;
         }
     }
+}
+
+fn is_busy(host: &lodge_host::Host, id: &str) -> bool {
+    host.live(id).is_some_and(|session| session.is_busy())
 }
 
 /// Notes what changed. False when nothing will change any more.

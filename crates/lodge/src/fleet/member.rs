@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use lodge_fleet::{Announcement, Fleet, Host, Reply, Request, Requests};
+use lodge_fleet::{Announcement, Fleet, Host, Options, Reply, Request, Requests};
 use lodge_host::{GivenUp, Keeper, Wire};
 use lodge_log::Store as _;
 use tokio::{
@@ -34,6 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const LAST_FILES: Duration = Duration::from_secs(20);
 /// How often a host counts its sessions for the others.
 const LOAD: Duration = Duration::from_secs(1);
+/// How often the settings of the servers are checked.
+const CHECK: Duration = Duration::from_secs(60);
 /// How often a host that is being drained looks whether more turns have ended.
 const DRAIN: Duration = Duration::from_millis(250);
 
@@ -43,6 +45,7 @@ type Serve = dyn Fn(Wire, UnixStream, &str) + Send + Sync;
 /// This host's place in its fleet.
 pub(crate) struct Member {
     keeper: Arc<FleetKeeper>,
+    options: Options,
     /// What serves clients of other hosts, once there is something.
     faces: Arc<OnceLock<Box<Serve>>>,
     tasks: JoinSet<()>,
@@ -56,7 +59,8 @@ impl Member {
         if args.fleet.is_empty() {
             return Ok(None);
         }
-        let fleet = Fleet::connect(&args.options()).await.context("Cannot join the fleet")?;
+        let options = args.options();
+        let fleet = Fleet::connect(&options).await.context("Cannot join the fleet")?;
         let announcement = Announcement {
             name: args.name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -69,6 +73,7 @@ impl Member {
             .context("Cannot join the fleet")?;
         Ok(Some(Self {
             keeper: Arc::new(FleetKeeper::new(Arc::new(host))),
+            options,
             faces: Arc::default(),
             tasks: JoinSet::new(),
             publishing: None,
@@ -81,7 +86,11 @@ impl Member {
         let files = host.home().sessions();
         let (mut imported, mut failed) = (0, 0);
         for session in files.list()?.into_iter().map(|entry| entry.id) {
-            let is_there = self.keeper.host.fleet().listed(&session).await?.is_some();
+            let is_there = match self.keeper.host.fleet().listed(&session).await? {
+                // A copy of it goes. A session that was exported before is another one.
+                Some(entry) if entry.deleted => files.is_copy(&session)?,
+                listed => listed.is_some(),
+            };
             if is_there {
                 continue;
             }
@@ -130,6 +139,7 @@ impl Member {
         };
         self.tasks.spawn(host_here.answer(requests));
         self.tasks.spawn(announce_load(keeper.clone(), host.clone()));
+        self.tasks.spawn(check_servers(keeper.clone(), self.options.clone()));
         self.tasks.spawn(follow(keeper.clone(), host.clone(), listing));
         self.publishing = Some(tokio::spawn(publish(
             keeper.clone(),
@@ -269,6 +279,16 @@ async fn announce_load(keeper: Arc<FleetKeeper>, host: lodge_host::Host) {
         let live = host.live_count();
         keeper.host.announce(|announcement| announcement.live = live);
         sleep(LOAD).await;
+    }
+}
+
+/// Says when a server acknowledges what is not on its disk: one may come back with other settings than it had.
+async fn check_servers(keeper: Arc<FleetKeeper>, options: Options) {
+    loop {
+        sleep(CHECK).await;
+        if let Err(error) = keeper.host.fleet().check_again(&options).await {
+            tracing::warn!(%error, "the NATS servers will not do any more");
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) use self::{
 /// What of a session's directory moves with the session.
 const MOVING: MovingFiles = MovingFiles {
     list: lodge_host::moving_files,
+    list_telling: lodge_host::telling_files,
     belongs: lodge_host::is_moving_file,
 };
 

@@ -42,6 +42,17 @@ impl RemoteLog for SessionWriter {
             }
         })
     }
+
+    fn verify(&mut self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            let (writer, ..) = self.taken.as_ref().ok_or("the session was released")?;
+            let verified = writer.verify().await;
+            if verified.is_err() {
+                self.counters.lost();
+            }
+            verified.map_err(|error| error.to_string())
+        })
+    }
 }
 
 impl Drop for SessionWriter {

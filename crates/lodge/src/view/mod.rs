@@ -3,6 +3,7 @@
 
 mod drawn;
 mod lines;
+mod whole;
 
 use std::{io, path::Path};
 
@@ -11,8 +12,11 @@ use lodge_terminal::{Body, Scheme};
 pub(crate) use lodge_terminal::{plain, shorten};
 use tokio::time::Instant;
 
-use self::{drawn::Drawn, lines::Lines};
-use crate::console::{Console, Size};
+use self::{drawn::Drawn, lines::Lines, whole::Whole};
+use crate::{
+    console::{Console, Size},
+    run::Exit,
+};
 
 pub(crate) use self::lines::cut;
 
@@ -26,8 +30,20 @@ pub(crate) struct Asking {
 /// The form of the output.
 enum How {
     Json,
+    Whole(Box<Whole>),
     Lines(Lines),
     Drawn(Box<Drawn>),
+}
+
+/// What is printed of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Text for people.
+    Text,
+    /// One JSON object at the end.
+    Json,
+    /// Every event, as a line of JSON.
+    Events,
 }
 
 /// The output of a turn.
@@ -47,9 +63,10 @@ struct Failure {
 impl<'a> View<'a> {
     /// A view of a turn that has not shown anything yet, for a session in this directory. The scheme is for a terminal
     /// that can be drawn on.
-    pub(crate) fn new(json: bool, scheme: Scheme, directory: &Path, console: &'a mut Console) -> Self {
+    pub(crate) fn new(format: Format, scheme: Scheme, directory: &Path, console: &'a mut Console) -> Self {
         let how = match console.terminal.screen {
-            _ if json => How::Json,
+            _ if format == Format::Events => How::Json,
+            _ if format == Format::Json => How::Whole(Box::new(Whole::new())),
             Some(screen) => How::Drawn(Box::new(Drawn::new(scheme, screen, directory))),
             None => How::Lines(Lines::new(console.terminal.stderr)),
         };
@@ -62,8 +79,13 @@ impl<'a> View<'a> {
 
     /// Shows one event. Nothing in it can control the terminal.
     pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
-        if matches!(self.how, How::Json) {
-            return crate::run::print_event(&mut self.console.out, event);
+        match &mut self.how {
+            How::Json => return crate::run::print_event(&mut self.console.out, event),
+            How::Whole(whole) => {
+                whole.take(event);
+                return Ok(());
+            }
+            How::Lines(_) | How::Drawn(_) => {}
         }
         let note = match event.agent_id() {
             Some(_) => of_sub_agent(event),
@@ -73,7 +95,7 @@ impl<'a> View<'a> {
             self.note(&note)?;
         }
         match &mut self.how {
-            How::Json => Ok(()),
+            How::Json | How::Whole(_) => Ok(()),
             How::Lines(lines) => lines.show(self.console, event),
             How::Drawn(drawn) => {
                 drawn.apply(event);
@@ -106,7 +128,7 @@ impl<'a> View<'a> {
     /// Prints a line beside the answer.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
         match &mut self.how {
-            How::Json => Ok(()),
+            How::Json | How::Whole(_) => Ok(()),
             How::Lines(lines) => lines.note(self.console, text),
             How::Drawn(drawn) => drawn.note(self.console, text),
         }
@@ -116,6 +138,10 @@ impl<'a> View<'a> {
     pub(crate) fn answer(&mut self, text: &str) -> io::Result<()> {
         match &mut self.how {
             How::Drawn(drawn) => drawn.page(self.console, text),
+            How::Whole(whole) => {
+                whole.answer(text);
+                Ok(())
+            }
             How::Json | How::Lines(_) => self.console.say(plain(text).trim_end()),
         }
     }
@@ -123,7 +149,7 @@ impl<'a> View<'a> {
     /// Shows a question and waits for the answer after it.
     pub(crate) fn question(&mut self, asking: &Asking) -> io::Result<()> {
         match &mut self.how {
-            How::Json => Ok(()),
+            How::Json | How::Whole(_) => Ok(()),
             How::Lines(lines) => lines.question(self.console, asking),
             How::Drawn(drawn) => drawn.question(self.console, asking),
         }
@@ -154,7 +180,7 @@ impl<'a> View<'a> {
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.how {
             How::Drawn(drawn) => drawn.due(),
-            How::Json | How::Lines(_) => None,
+            How::Json | How::Whole(_) | How::Lines(_) => None,
         }
     }
 
@@ -166,11 +192,15 @@ impl<'a> View<'a> {
         self.console.flush().await
     }
 
-    /// Says how to continue.
-    pub(crate) fn finish(&mut self, id: &str, finished: bool) -> io::Result<()> {
+    /// Prints what remains, and how to continue.
+    pub(crate) fn finish(&mut self, id: &str, exit: Exit) -> io::Result<()> {
         let says_more = match &mut self.how {
             How::Json => false,
-            How::Lines(lines) => lines.finish(self.console)? || !finished,
+            How::Whole(whole) => {
+                whole.finish(self.console, id, exit)?;
+                false
+            }
+            How::Lines(lines) => lines.finish(self.console)? || exit != Exit::Finished,
             How::Drawn(drawn) => {
                 drawn.finish(self.console)?;
                 true

@@ -111,7 +111,6 @@ impl Client {
     }
 
     /// The error that a request is answered with.
-    #[cfg(feature = "fleet")]
     pub(crate) async fn refused(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(json!({ "method": method, "params": params })).await;
         let answer = self.until(|message| message["id"] == id).await;

@@ -48,7 +48,7 @@ impl Editor {
     }
 
     /// One that has introduced itself.
-    fn with(home: &Home, capabilities: Value) -> Self {
+    pub(crate) fn with(home: &Home, capabilities: Value) -> Self {
         let mut editor = Self::start(home);
         editor.call(
             "initialize",
@@ -161,7 +161,7 @@ impl Editor {
     }
 
     /// The updates of a kind.
-    fn told(&self, kind: &str) -> Vec<&Value> {
+    pub(crate) fn told(&self, kind: &str) -> Vec<&Value> {
         let updates = self.updates.iter().map(|told| &told["update"]);
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
@@ -783,6 +783,73 @@ fn commands_todos_and_titles_are_told() {
         { "content": "Leap", "priority": "medium", "status": "in_progress" },
     ]);
     assert_eq!(plan["entries"], expected);
+    // One that is done with is taken off the screen, once.
+    editor.updates.clear();
+    let sql = r#"call sql {"query":"DELETE FROM todos","description":"plan"} then say forgotten"#;
+    assert_eq!(editor.stops(&session, &format!("{sql} then {sql}")), "end_turn");
+    let plans: Vec<&Value> = editor.told("plan").iter().map(|plan| &plan["entries"]).collect();
+    assert_eq!(plans, [&json!([])]);
+}
+
+#[test]
+fn what_an_editor_says_wrongly_of_itself_costs_nothing_else() {
+    let home = Home::new();
+    let _host = host(&home);
+    let fs = json!({ "readTextFile": null, "writeTextFile": "yes" });
+    let can = json!({ "fs": fs, "auth": { "terminal": null }, "session": 7, "elicitation": { "form": {} } });
+    let mut editor = Editor::with(&home, can);
+    let session = editor.new_session();
+    let asked = editor.prompt(
+        &session,
+        r#"call ask_user {"question":"Which?","choices":["red","blue"]} then say over"#,
+    );
+    let form = editor.question("elicitation/create");
+    editor.answer(&form, json!({ "action": "decline" }));
+    assert_eq!(editor.wait(asked).unwrap()["stopReason"], "end_turn");
+    let mut nameless = Editor::start(&home);
+    let info = json!({ "name": null });
+    nameless.call(
+        "initialize",
+        json!({ "protocolVersion": 1, "clientCapabilities": [], "clientInfo": info }),
+    );
+    assert_eq!(nameless.new_session().len(), session.len());
+}
+
+#[test]
+fn how_full_the_context_is_is_told_when_a_session_is_opened() {
+    let home = Home::new();
+    let mut killed = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = editor.new_session();
+    assert_eq!(editor.stops(&session, "say hello"), "end_turn");
+    let told = editor.told("usage_update").last().copied().unwrap().clone();
+    killed.kill();
+    killed.finish();
+    drop(editor);
+    let _host = host(&home);
+    for method in ["session/load", "session/resume"] {
+        let mut editor = Editor::ready(&home);
+        let cwd = editor.cwd.clone();
+        editor.call(method, json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
+        let known = editor.until("usage", |update| update["sessionUpdate"] == "usage_update");
+        assert_eq!(known["size"], told["size"], "{method}");
+        assert!(known["used"].as_u64().unwrap() > 0, "{known}");
+    }
+}
+
+#[test]
+fn a_list_of_a_directory_has_its_sessions_however_it_is_spelt() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let spelt = format!("{}/./", home.work().display());
+    let made = editor.call("session/new", json!({ "cwd": spelt, "mcpServers": [] }));
+    let session = made["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(editor.stops(&session, "say hello"), "end_turn");
+    for cwd in [spelt, home.work().display().to_string()] {
+        let listed = editor.call("session/list", json!({ "cwd": cwd }));
+        assert_eq!(listed["sessions"][0]["sessionId"], session.as_str(), "{cwd}: {listed}");
+    }
 }
 
 #[test]
@@ -1059,6 +1126,14 @@ fn a_model_that_was_brought_is_used_without_starting_again() {
         update["sessionUpdate"] == "config_option_update" && chosen(&update["configOptions"]) == "mine"
     });
     assert_eq!(chosen(&told["configOptions"]), "mine");
+    // A model that nobody uses yet can be chosen in sessions that are open.
+    let more = format!("{config}[[model]]\nid = \"other\"\nprovider = \"local\"\n");
+    std::fs::write(home.path().join("lodge.toml"), more).unwrap();
+    editor.updates.clear();
+    editor.call("authenticate", json!({ "methodId": "lodge-configuration" }));
+    editor.until("the new model", |update| {
+        update["sessionUpdate"] == "config_option_update" && update.to_string().contains("\"other\"")
+    });
     std::fs::write(home.path().join("lodge.toml"), "default_model = [").unwrap();
     let broken = editor
         .try_call("authenticate", json!({ "methodId": "lodge-configuration" }))

@@ -156,7 +156,8 @@ fn every_invariant_names_the_test_that_fails_when_it_is_broken() {
 fn every_file_that_the_page_names_exists() {
     let page = page();
     let files: Vec<&str> = code(&page)
-        .filter(|word| word.starts_with("crates/") && word.ends_with(".rs"))
+        .filter(|word| ["crates/", "web/"].iter().any(|start| word.starts_with(start)))
+        .filter(|word| [".rs", ".ts", ".tsx"].iter().any(|end| word.ends_with(end)))
         .collect();
     assert!(files.len() > 30, "{}", files.len());
     for file in files {
@@ -246,6 +247,105 @@ fn the_faces_of_ahp_and_acp_reach_for_no_files_and_block_nothing() {
     assert!(
         reaching.is_empty(),
         "this is the work of lodge-files and lodge-host: {reaching:?}"
+    );
+}
+
+/// What writes a log or a register.
+const WRITERS: &[&str] = &[
+    "accept_as(",
+    "accept_message(",
+    "answer_open(",
+    "decide_and(",
+    "enqueue_as(",
+    "keep_uri(",
+    "marks().update(",
+    "marks.update(",
+    "prepare_message(",
+    "reorder_as(",
+    "review(",
+    "set_annotations(",
+    "set_chat(",
+    "set_chats(",
+    "set_draft(",
+    "set_host_settings(",
+    "set_switches(",
+    "withdraw_as(",
+];
+/// The functions of the AHP face that write while they hold the lock of all sessions, and why.
+const WRITE_UNDER_THE_LOCK: &[(&str, &str, &str)] = &[
+    (
+        "actions/accept.rs",
+        "answer",
+        "what the agent does then is shown after the answer",
+    ),
+    (
+        "actions/chat.rs",
+        "list_chats",
+        "a new chat is listed before it is shown",
+    ),
+    (
+        "actions/finish.rs",
+        "first_turn",
+        "a session is listed with its first turn",
+    ),
+    ("actions/finish.rs", "keep", "a session is listed with its first turn"),
+    (
+        "actions/finish.rs",
+        "keep_uri",
+        "a session is listed with its first turn",
+    ),
+    ("face/inner.rs", "start_queued", "one message begins at a time"),
+];
+
+/// The functions in a file, by their names, with whether they are given the state that all AHP sessions share.
+fn functions_with_state(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String, bool)> = Vec::new();
+    let mut of_state = false;
+    for line in text.lines() {
+        if line.starts_with("impl") {
+            of_state = line.contains(" Inner ") || line.contains("Inner {");
+        }
+        let words = line.trim_start();
+        let begins = ["fn ", "pub ", "pub(crate) ", "pub(super) ", "async "]
+            .iter()
+            .any(|word| words.starts_with(word));
+        if let (true, Some((_, after))) = (begins, words.split_once("fn ")) {
+            let name = after.split(['(', '<']).next().unwrap_or_default();
+            found.push((name.to_owned(), String::new(), of_state && line.starts_with(' ')));
+        }
+        if let Some((_, body, _)) = found.last_mut() {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    let given = |body: &str| {
+        body.split(" {")
+            .next()
+            .is_some_and(|signature| signature.contains("Inner"))
+    };
+    let found = found.into_iter().filter(|(_, body, of_state)| *of_state || given(body));
+    found.map(|(name, body, _)| (name, body)).collect()
+}
+
+#[test]
+fn nobody_who_holds_the_lock_of_all_ahp_sessions_writes_a_log_or_a_register() {
+    let source = workspace().join("crates/lodge-ahp/src");
+    let mut found = BTreeSet::new();
+    for (path, text) in sources("lodge-ahp") {
+        let file = path.strip_prefix(&source).unwrap().display().to_string();
+        for (name, body) in functions_with_state(without_tests(&text)) {
+            if WRITERS.iter().any(|writer| body.contains(writer)) {
+                found.insert((file.clone(), name));
+            }
+        }
+    }
+    let known = WRITE_UNDER_THE_LOCK
+        .iter()
+        .map(|(file, name, _)| ((*file).to_owned(), (*name).to_owned()));
+    assert_eq!(
+        found,
+        known.collect(),
+        "see `Write` and `QueueChange` in lodge-ahp/src/actions"
     );
 }
 

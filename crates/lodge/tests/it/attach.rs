@@ -92,7 +92,7 @@ fn a_command_that_a_person_types_shows_all_that_it_printed() {
         "> !echo bad; exit 3",
         "→ Running `echo bad; exit 3`",
         "  bad",
-        "✗ The command ended with exit code 3.",
+        "✗ Ran `echo bad; exit 3` (exit code 3)",
     ];
     let expected: Vec<String> = first
         .into_iter()

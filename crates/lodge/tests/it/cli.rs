@@ -23,6 +23,43 @@ fn hello_is_answered_without_key_and_network() {
 }
 
 #[test]
+fn one_object_says_how_a_run_went() {
+    let home = Home::new();
+    let run = |args: &[&str]| {
+        let done = home.run([&["run", "--output-format", "json"], args].concat());
+        let lines = done.lines.clone();
+        assert_eq!(lines.len(), 1, "{done:#?}");
+        let object: Value = serde_json::from_str(&lines[0]).expect("an object");
+        assert_eq!(object["exit"], done.status.code().unwrap(), "{object}");
+        object
+    };
+    let said = run(&["call bash {\"command\":\"echo hi\"} then say well"]);
+    assert_eq!((&said["result"], &said["exit"]), (&"well".into(), &0.into()), "{said}");
+    assert!(
+        said["usage"]["inputTokens"].as_u64() > Some(0) && said["durationMs"].is_u64(),
+        "{said}"
+    );
+    let id = said["session"].as_str().expect("an id").to_owned();
+    // It is the whole of what a script needs to go on.
+    let again = run(&["--resume", &id, "say more"]);
+    assert_eq!(
+        (&again["session"], &again["result"]),
+        (&id.clone().into(), &"more".into())
+    );
+    // A command needs no turn.
+    let answered = run(&["--resume", &id, "/usage"]);
+    assert!(
+        answered["result"].as_str().is_some_and(|text| !text.is_empty()),
+        "{answered}"
+    );
+    let failed = run(&["fail with bad request"]);
+    assert_eq!(failed["exit"], 1, "{failed}");
+    assert!(failed["error"].is_string(), "{failed}");
+    let both = home.run(["run", "--json", "--output-format", "json", "say no"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
 fn json_prints_a_whole_log_with_an_unbroken_chain_that_validates() {
     let home = Home::new();
     let prompt =

@@ -343,6 +343,23 @@ fn pages_that_the_sources_name_exist() {
 }
 
 #[test]
+fn the_page_about_tools_names_every_tool() {
+    let home = Home::new();
+    let request = home.run(["run", "--mode", "autopilot", "describe the request"]).ok();
+    let line = request.lines.iter().find_map(|line| line.split_once(" tools: "));
+    let given = line.expect("the tools are listed").1.trim_end_matches('.').split(", ");
+    let page = page(workspace().join("docs/tools.md"));
+    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let named: BTreeSet<&str> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap_or_default().split("`, `"))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    for tool in given {
+        assert!(named.contains(tool), "docs/tools.md does not name {tool}");
+    }
+}
+
+#[test]
 fn the_page_about_commands_names_every_command() {
     let home = Home::new();
     let help = home.run(["run", "/help"]).ok();

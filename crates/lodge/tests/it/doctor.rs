@@ -91,6 +91,13 @@ fn what_the_next_run_fails_of_the_doctor_says_before() {
             &[("LODGE_HOME", "/proc/none/home")],
             "cannot be created",
         ),
+        // Nobody can write there, not even root.
+        (
+            "a home that cannot be written",
+            "",
+            &[("LODGE_HOME", "/proc/sys")],
+            " is not writable: ",
+        ),
     ] {
         let home = Home::new();
         if !config.is_empty() {

@@ -43,7 +43,7 @@ pub(crate) fn with_agent(editor: &mut Editor, agent: &str) -> String {
     session
 }
 
-/// Waits for the answer to a prompt and allows whatever is asked meanwhile. The questions.
+/// Waits for the answer to a prompt, allows whatever is asked meanwhile, and fills in no forms. The questions.
 pub(crate) fn allow_all(editor: &mut Editor, prompt: u64) -> (Value, Vec<Value>) {
     let mut asked = Vec::new();
     loop {
@@ -52,9 +52,13 @@ pub(crate) fn allow_all(editor: &mut Editor, prompt: u64) -> (Value, Vec<Value>)
             return (answer, asked);
         }
         while let Some(question) = editor.asked.pop_front() {
-            if question["method"] == "session/request_permission" {
-                editor.answer(&question, selected("allow-once"));
-                asked.push(question);
+            match question["method"].as_str() {
+                Some("session/request_permission") => {
+                    editor.answer(&question, selected("allow-once"));
+                    asked.push(question);
+                }
+                Some("elicitation/create") => editor.answer(&question, json!({ "action": "cancel" })),
+                _ => {}
             }
         }
     }
@@ -271,6 +275,29 @@ async fn agents_are_in_the_lists_of_models_of_every_face_without_numbers_that_no
     for number in ["maxContextWindow", "maxOutputTokens"] {
         assert!(helper.get(number).is_none(), "{helper}");
     }
+    // It is an agent of its own, too.
+    let agents = root["agents"].as_array().unwrap();
+    let own = agents.iter().find(|agent| agent["provider"] == "helper").unwrap();
+    assert_eq!(
+        (own["models"].as_array().unwrap().len(), &own["models"][0]["id"]),
+        (1, &json!("helper"))
+    );
+    assert!(own["capabilities"].get("multipleChats").is_none(), "{own}");
+    let session = "lodge:/6f9619ff-8b86-4011-b42d-00cf4fc964ff";
+    let create = |provider: &str, model: Value| json!({ "channel": session, "provider": provider, "model": model });
+    for (provider, model, part) in [
+        ("nobody", Value::Null, "there is no provider"),
+        ("helper", json!({ "id": "rehearsal" }), "does not use the model"),
+    ] {
+        let refused = ahp.refused("createSession", create(provider, model)).await;
+        assert!(refused.to_string().contains(part), "{refused}");
+    }
+    ahp.request("createSession", create("helper", Value::Null)).await;
+    let state = ahp.subscribe(session).await;
+    assert_eq!(
+        (&state["provider"], &state["config"]["values"]["model"]),
+        (&json!("helper"), &json!("helper"))
+    );
     let printed = host.home.run(["models"]).ok().stdout();
     let line = printed.lines().find(|line| line.contains("helper")).unwrap();
     assert!(!line.contains("tokens"), "{line}");

@@ -364,3 +364,30 @@ fn what_was_allowed_for_a_call_ends_with_the_call_and_yields_to_plan_mode() {
     assert_eq!(answers.len(), 5, "{answers:#?}");
     assert!(!home.work().join("two").exists());
 }
+
+#[test]
+fn commands_of_an_agent_reach_no_further_than_those_of_lodge() {
+    if !lodge_tools::sandbox::available() {
+        return;
+    }
+    let home = Home::new();
+    let token = home.path().join("token").display().to_string();
+    let script = format!("cat '{token}' > got\necho ran > ran\n");
+    std::fs::write(home.work().join("look.sh"), script).unwrap();
+    let steps = [
+        ask(10, "terminal/create", json!({ "command": "bash", "args": ["look.sh"] })),
+        TERMINAL_ID.to_owned(),
+        ask(11, "terminal/wait_for_exit", json!({ "terminalId": "ID" })).replace("ID", "'\"$id\"'"),
+    ];
+    let script = format!("{GREETING}{}{END}", steps.concat());
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "sly");
+    let prompt = editor.prompt(&session, "go");
+    let (answer, _) = allow_all(&mut editor, prompt);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let read = |name: &str| std::fs::read_to_string(home.work().join(name)).unwrap();
+    assert_eq!((read("ran").as_str(), read("got").as_str()), ("ran\n", ""));
+    assert!(home.path().join("token").exists());
+}

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A home with one agent, which runs this script.
-fn with_script(name: &str, script: &str) -> Home {
+pub(crate) fn with_script(name: &str, script: &str) -> Home {
     let home = Home::new();
     let file = home.work().join("agent.sh");
     std::fs::write(&file, script).unwrap();
@@ -22,25 +22,25 @@ fn approve_all(home: &Home) {
     std::fs::write(home.path().join("permissions.toml"), "mode = \"approve-all\"\n").unwrap();
 }
 
-fn update(update: Value) -> String {
+pub(crate) fn update(update: Value) -> String {
     let update =
         json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "s", "update": update } });
     format!("say '{update}'\n")
 }
 
-fn words(text: &str) -> String {
+pub(crate) fn words(text: &str) -> String {
     update(json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } }))
 }
 
 /// What the agent was answered, by the ids of its requests.
-fn answer_to(home: &Home, id: u64) -> Value {
+pub(crate) fn answer_to(home: &Home, id: u64) -> Value {
     let answers = std::fs::read_to_string(home.work().join("answers")).unwrap();
     let answers = answers.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut found = answers.filter(|answer| answer["id"] == id);
     found.next().unwrap_or_else(|| panic!("no answer to {id}"))
 }
 
-fn warnings(log: &[Value]) -> Vec<&str> {
+pub(crate) fn warnings(log: &[Value]) -> Vec<&str> {
     let warnings = log.iter().filter(|event| event["type"] == "session.warning");
     warnings
         .map(|event| event["data"]["message"].as_str().unwrap())
@@ -48,7 +48,7 @@ fn warnings(log: &[Value]) -> Vec<&str> {
 }
 
 /// Waits until a file of the session has so many lines.
-fn until_lines(home: &Home, file: &str, lines: usize) {
+pub(crate) fn until_lines(home: &Home, file: &str, lines: usize) {
     let file = home.work().join(file);
     while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < lines {
         std::thread::sleep(std::time::Duration::from_millis(20));

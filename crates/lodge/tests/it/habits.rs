@@ -120,6 +120,16 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
 }
 
 #[test]
+fn a_client_with_nothing_to_do_ends_with_a_terminal_that_signals_nothing() {
+    let home = Home::new();
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Type a message");
+    let status = screen.close();
+    assert!(status.success(), "{status}");
+    stop(&home);
+}
+
+#[test]
 fn a_terminal_that_is_closed_ends_its_client_and_not_the_work() {
     // With the terminal's signal, and only by the terminal being gone.
     for with_signal in [true, false] {

@@ -12,6 +12,7 @@ mod architecture;
 mod attach;
 mod automations;
 mod backup;
+mod beside;
 mod chat;
 mod cli;
 mod crash;
@@ -22,6 +23,8 @@ mod external;
 mod external_lies;
 mod external_limits;
 mod external_requests;
+mod external_sign_in;
+mod external_talk;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod full_disk;

@@ -48,18 +48,21 @@ fn without_title(rows: Vec<String>) -> String {
 
 /// A text without what differs from run to run: tokens, which depend on the length of paths, times and paths.
 fn steady(text: &str, home: &Home) -> String {
-    let mut text = text.replace(home.work().to_str().unwrap(), "<work>");
+    let work = home.work().to_str().unwrap().to_owned();
+    let mut text = text.replace(&work, "<work>");
     for log in home.logs() {
         let id = log.parent().and_then(|session| session.file_name()).unwrap();
-        text = text.replace(id.to_str().unwrap(), "<session>");
+        let id = id.to_str().unwrap();
+        text = text.replace(id, "<session>").replace(&id[..8], "<id>");
     }
     let piece = |piece: &str| {
-        let ends = piece.trim_end();
+        let ends = piece.trim();
         let is_age = ends == "now" || ends.strip_suffix(" min").is_some_and(|age| age.parse::<u32>().is_ok());
         let is_spinner = |c: char| ('\u{2800}'..='\u{28ff}').contains(&c);
         match piece {
             _ if piece.contains('↑') && piece.starts_with(|c: char| c.is_ascii_digit()) => "TOKENS".to_owned(),
             _ if is_age => "AGE".to_owned(),
+            _ if ends.strip_prefix('…').is_some_and(|end| work.ends_with(end)) => "<work>".to_owned(),
             _ if piece.starts_with(is_spinner) => {
                 let words = piece.trim_start_matches(is_spinner);
                 match words.strip_suffix(" s").and_then(|words| words.rsplit_once(' ')) {
@@ -75,7 +78,18 @@ fn steady(text: &str, home: &Home) -> String {
             .trim_end()
             .split(" · ")
             .filter(|piece| !piece.ends_with("% context"));
-        let aged = |part: &str| part.split("  ").map(piece).collect::<Vec<_>>().join("  ");
+        let aged = |part: &str| {
+            let pieces: Vec<String> = part.split("  ").map(piece).collect();
+            match pieces.iter().any(|piece| piece == "AGE") {
+                // How wide the columns of a list are depends on what is in them.
+                true => pieces
+                    .into_iter()
+                    .filter(|piece| !piece.trim().is_empty())
+                    .collect::<Vec<_>>(),
+                false => pieces,
+            }
+            .join("  ")
+        };
         pieces.map(aged).collect::<Vec<_>>().join(" · ")
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")

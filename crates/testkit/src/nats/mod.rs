@@ -205,6 +205,67 @@ impl Cluster {
         self.wait_until_listening(server).await;
     }
 
+    /// The same with another setting of whether it brings every write to the disk.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn restart_with(&mut self, server: usize, sync_always: bool) {
+        self.settings.sync_always = sync_always;
+        fs::write(self.config(server), self.configuration(server)).expect("a configuration");
+        self.restart(server).await;
+    }
+
+    /// The same for other users, in the words of a server's configuration.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub async fn restart_for(&mut self, server: usize, users: &str) {
+        users.clone_into(&mut self.users);
+        fs::write(self.config(server), self.configuration(server)).expect("a configuration");
+        self.restart(server).await;
+    }
+
+    /// Stops a server in order, changes a letter wherever its files of these streams hold one of the texts, and starts it again.
+    ///
+    /// # Panics
+    /// When the files do not hold one of them, or the server cannot be started.
+    pub async fn damage(&mut self, server: usize, streams: &str, texts: &[&str]) {
+        let began = Instant::now();
+        while texts.iter().any(|text| !self.holds(server, streams, text)) {
+            assert!(began.elapsed() < PATIENCE, "server {server} does not have {texts:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.signal(server, Signal::TERM);
+        if let Some(mut process) = self.servers[server].process.take() {
+            let _ = process.wait();
+        }
+        for text in texts {
+            for (file, place) in self.places_of(server, streams, text) {
+                let mut bytes = fs::read(&file).expect("a block can be read");
+                bytes[place] ^= 1;
+                fs::write(file, bytes).expect("a block can be written");
+            }
+        }
+        self.restart(server).await;
+    }
+
+    /// Whether a server's files of these streams hold a text.
+    pub fn holds(&self, server: usize, streams: &str, text: &str) -> bool {
+        !self.places_of(server, streams, text).is_empty()
+    }
+
+    /// Where a server's files of these streams hold a text.
+    fn places_of(&self, server: usize, streams: &str, text: &str) -> Vec<(PathBuf, usize)> {
+        let mut files = Vec::new();
+        blocks_below(&self.path(server), streams, &mut files);
+        let places = files.into_iter().filter_map(|file| {
+            let bytes = fs::read(&file).ok()?;
+            let place = bytes.windows(text.len()).position(|part| part == text.as_bytes())?;
+            Some((file, place))
+        });
+        places.collect()
+    }
+
     /// Parts two servers.
     pub fn cut(&self, one: usize, other: usize) {
         self.routes[&(one, other)].cut();
@@ -317,6 +378,20 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         for server in 0..self.len() {
             self.kill(server);
+        }
+    }
+}
+
+/// The files with messages of streams whose names begin like this.
+fn blocks_below(dir: &Path, streams: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            blocks_below(&path, streams, found);
+        } else if path.extension().is_some_and(|extension| extension == "blk")
+            && path.iter().any(|part| part.to_string_lossy().starts_with(streams))
+        {
+            found.push(path);
         }
     }
 }

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{ROOT, rename};
-use crate::talk::{LITERAL, command_in};
+use crate::conversation::{LITERAL, command_in};
+use crate::session_config::EFFORT;
 
 /// A client's action in today's spelling.
 #[derive(Debug, PartialEq)]
@@ -107,11 +108,13 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, IncomingE
         }
         "modelChanged" => {
             set("session/configChanged");
-            let model = action
-                .remove("model")
-                .and_then(|mut model| model.get_mut("id").map(Value::take));
-            let model = model.ok_or(IncomingError::Missing("model"))?;
-            action.insert("config".into(), json!({ "model": model }));
+            let mut model = action.remove("model").ok_or(IncomingError::Missing("model"))?;
+            let id = model.get_mut("id").map(Value::take);
+            let mut config = json!({ "model": id.ok_or(IncomingError::Missing("model"))? });
+            if let Some(effort) = model.get_mut("config").and_then(|config| config.get_mut(EFFORT)) {
+                config[EFFORT] = effort.take();
+            }
+            action.insert("config".into(), config);
             false
         }
         "activeClientChanged" => {
@@ -214,6 +217,12 @@ mod tests {
             json!({"type": "session/permissionResolved", "session": "copilot:/1", "turnId": "t", "requestId": "r", "approved": true}),
             Ok(
                 json!(["copilot:/1", true, {"type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "r", "approved": true}]),
+            ),
+        );
+        check(
+            json!({"type": "session/modelChanged", "session": "copilot:/1", "model": {"id": "m", "config": {"thinkingLevel": "high"}}}),
+            Ok(
+                json!(["copilot:/1", false, {"type": "session/configChanged", "config": {"model": "m", "thinkingLevel": "high"}}]),
             ),
         );
         check(

@@ -14,6 +14,7 @@ pub(crate) use self::{
 };
 use crate::{
     customizations::things,
+    session_config::{DEFAULT_EFFORT, EFFORT},
     state::{Core, SessionEntry},
     wire::{self, Envelope, Frame, Origin, Unnumbered, envelope_of},
 };
@@ -63,7 +64,8 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
         StateAction::SessionConfigChanged(changed) => {
             let mut config = changed.config.clone();
             let replaces = changed.replace == Some(true);
-            let model = config.remove("model").is_some() || replaces;
+            let parts = ["model", EFFORT].map(|part| config.remove(part).is_some());
+            let model = parts.contains(&true) || replaces;
             let mut actions = Vec::new();
             if !config.is_empty() || replaces {
                 let mut action = json!({ "type": "session/configChanged", "session": session, "config": config });
@@ -140,9 +142,13 @@ fn active_client(session: &str, state: &SessionState) -> Value {
 
 /// The session's model; today's protocol has one per message instead.
 pub(crate) fn model_of(entry: &SessionEntry) -> Option<Value> {
-    let chosen = entry.state.config.as_ref()?.values.get("model");
+    let values = &entry.state.config.as_ref()?.values;
     let by_default = || entry.schema.as_ref()?.pointer("/properties/model/default");
-    Some(json!({ "id": chosen.or_else(by_default)? }))
+    let mut model = json!({ "id": values.get("model").or_else(by_default)? });
+    if let Some(effort) = values.get(EFFORT).filter(|effort| *effort != DEFAULT_EFFORT) {
+        model["config"] = json!({ EFFORT: effort });
+    }
+    Some(model)
 }
 
 /// A notification about the list of sessions.

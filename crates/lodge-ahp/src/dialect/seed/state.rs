@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{model_of, outgoing, rename};
 use crate::{
     customizations::things,
+    session_config::EFFORT,
     state::{Core, session::ACTIVITY_BITS},
 };
 
@@ -144,6 +145,7 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
             let mut config = config.clone();
             if let Some(values) = config["values"].as_object_mut() {
                 values.remove("model");
+                values.remove(EFFORT);
             }
             config
         }),

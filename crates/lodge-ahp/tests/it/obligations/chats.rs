@@ -37,7 +37,7 @@ async fn sessions_and_chats() {
         .unwrap()
         .keys()
         .collect();
-    assert_eq!(keys, ["model", "mode", "autoApprove"]);
+    assert_eq!(keys, ["model", "thinkingLevel", "mode", "autoApprove"]);
     // It is told to all and in the list before anything is said in it.
     let added = b.notification("root/sessionAdded").await;
     assert_eq!(added["summary"]["resource"], session);
@@ -199,7 +199,7 @@ async fn sessions_and_chats() {
         .unwrap();
     assert_eq!(
         resolved["values"],
-        json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default" })
+        json!({ "model": "rehearsal", "thinkingLevel": "default", "mode": "plan", "autoApprove": "default" })
     );
     let items = a
         .request(

@@ -7,9 +7,16 @@ mod acts;
 mod comings;
 mod terminals;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use lodge_ahp::Limits;
+use lodge_host::{Approval, Change, Host, Mode, SessionState as Facts};
 use serde_json::{Value, json};
 
 use self::{
@@ -174,6 +181,69 @@ impl Player {
 
 const SEED: &str = "0.1.0";
 
+/// An app of an SDK that changes the settings of the same sessions all the while.
+struct App {
+    stopping: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl App {
+    fn start(host: Host, seed: u64) -> Self {
+        let stopping = Arc::<AtomicBool>::default();
+        let stopped = stopping.clone();
+        let mut dice = Dice(!seed | 1);
+        let task = tokio::spawn(async move {
+            while !stopped.load(Ordering::Relaxed) {
+                let session = host.open_session(&uuid(dice.roll(2) as u32)).await.unwrap();
+                let changed = match dice.roll(3) {
+                    0 => session.rename(Some(format!("App {}", dice.roll(1_000)))).await,
+                    1 => {
+                        let modes = [Mode::Interactive, Mode::Plan, Mode::Autopilot];
+                        session.configure(Change::Mode(modes[dice.roll(3) as usize])).await
+                    }
+                    _ => {
+                        let approvals = [Approval::Ask, Approval::AutoSafe, Approval::ApproveAll];
+                        let approval = approvals[dice.roll(3) as usize];
+                        session.configure(Change::Approval(approval)).await
+                    }
+                };
+                // The session may have left memory meanwhile.
+                let _ = changed;
+                tokio::time::sleep(Duration::from_millis(dice.roll(10))).await;
+            }
+        });
+        Self { stopping, task }
+    }
+
+    async fn stop(self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+    }
+}
+
+/// The settings of a session as its log says them, and as an AHP client is shown them. What is not shown is what it is when nobody
+/// chose.
+fn settings(says: &Facts, state: &Value) -> (Value, Value) {
+    let values = &state["config"]["values"];
+    let shown = |key: &str, usual: &str| match &values[key] {
+        Value::Null => json!(usual),
+        known => known.clone(),
+    };
+    let all = says.approval.as_ref().map(Approval::from) == Some(Approval::ApproveAll);
+    let named = says.about.named.as_ref().and_then(|named| named.name.clone());
+    let told = json!([
+        named.or_else(|| says.title()),
+        says.mode.as_deref().unwrap_or("interactive"),
+        if all { "autoApprove" } else { "default" },
+    ]);
+    let seen = json!([
+        state["title"],
+        shown("mode", "interactive"),
+        shown("autoApprove", "default")
+    ]);
+    (told, seen)
+}
+
 async fn run(seed: u64) {
     let (run, mut dice) = (seed, Dice(seed | 1));
     // A small replay buffer, so that some come back to snapshots and some to replays.
@@ -229,6 +299,7 @@ async fn run(seed: u64) {
         player.join(&house).await;
     }
     let (mut terminals, mut sessions) = (0, 0);
+    let app = App::start(house.host.clone(), seed);
     for _ in 0..130 {
         let player = &mut players[dice.roll(4) as usize];
         let seed = player.version == SEED;
@@ -289,6 +360,7 @@ async fn run(seed: u64) {
             player.is_in_step(&mut dice, run).await;
         }
     }
+    app.stop().await;
     // Everything comes to rest: whoever still waits is let go.
     for (_, chat) in &chats {
         for _ in 0..200 {
@@ -315,6 +387,23 @@ async fn run(seed: u64) {
                     .await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    for (session, _) in &chats {
+        let id = session.trim_start_matches("lodge:/");
+        let mut tries = 0;
+        loop {
+            let says = house.host.open_session(id).await.unwrap().state();
+            let (told, seen) = settings(&says, &maker.subscribe(session).await["state"]);
+            if told == seen {
+                break;
+            }
+            tries += 1;
+            assert!(
+                tries < 100,
+                "seed {seed}: clients see {seen}, and the log of {session} says {told}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
     for player in &mut players {

@@ -56,15 +56,18 @@ pub(super) fn beside() -> Vec<Payload> {
             lane: MessageLane::Next,
             at: Some(0),
             begins: Some(true),
+            replaces: text("m-2"),
         }
         .into(),
         LodgeMessageBegun {
             message_id: "m-1".into(),
+            replaces: text("m-2"),
         }
         .into(),
         LodgeMessageEdited {
             message_id: "m-1".into(),
             item,
+            replaces: text("m-2"),
         }
         .into(),
         LodgeMessageMoved {

@@ -5,6 +5,7 @@ mod asks;
 mod assistant;
 mod beside;
 mod canvas;
+mod extension;
 mod session;
 mod settings;
 mod tools;
@@ -27,6 +28,7 @@ pub(crate) fn examples() -> Vec<Payload> {
         agents::agents(),
         agents::conversation(),
         canvas::canvases(),
+        extension::extensions(),
         beside::beside(),
     ]
     .concat()

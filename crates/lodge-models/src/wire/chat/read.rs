@@ -7,7 +7,10 @@ use serde_json::value::RawValue;
 
 use crate::{
     Usage,
-    wire::assembly::{Assembly, Decoder, Fault, Progress},
+    wire::{
+        assembly::{Assembly, Decoder, Fault, Progress},
+        lenient::{self, Said},
+    },
 };
 
 /// One piece, or the whole: they differ only in `delta` being called `message`.
@@ -23,16 +26,15 @@ struct Piece {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
-    index: u64,
-    #[serde(alias = "message")]
+    index: Option<u64>,
     delta: Option<Delta>,
+    message: Option<Delta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Delta {
-    content: Option<String>,
+    content: Option<Said>,
     refusal: Option<String>,
     // The same under the names that local servers, routers and Copilot give it.
     reasoning_content: Option<String>,
@@ -53,8 +55,10 @@ struct Call {
 #[derive(Deserialize)]
 struct Function {
     name: Option<String>,
-    #[serde(alias = "input")]
+    #[serde(default, deserialize_with = "lenient::arguments")]
     arguments: Option<String>,
+    #[serde(default, deserialize_with = "lenient::arguments")]
+    input: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -100,28 +104,30 @@ impl Reader {
         }
         into.take_copilot_usage(piece.copilot_usage.as_deref());
         for choice in piece.choices.unwrap_or_default() {
-            if let Some(delta) = choice.delta {
-                self.delta(choice.index, delta, into);
+            if let Some(delta) = choice.delta.or(choice.message) {
+                self.delta(choice.index.unwrap_or_default(), delta, into);
             }
-            if choice.finish_reason.is_some() {
+            // Until the end, some write an empty one.
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.ended = true;
-                into.finish_reason = choice.finish_reason;
+                into.finish_reason = Some(reason);
             }
         }
         Ok(())
     }
 
     fn delta(&mut self, choice: u64, delta: Delta, into: &mut Assembly) {
-        let reasoning = [delta.reasoning_content, delta.reasoning, delta.reasoning_text];
-        if let Some(text) = reasoning.into_iter().flatten().find(|text| !text.is_empty()) {
+        let said = delta.content.unwrap_or_default();
+        let named = [delta.reasoning_content, delta.reasoning, delta.reasoning_text];
+        let reasoning = named.into_iter().chain([Some(said.reasoning)]);
+        if let Some(text) = reasoning.flatten().find(|text| !text.is_empty()) {
             into.reasoning(text);
         }
         if let Some(opaque) = delta.reasoning_opaque {
             into.reasoning_opaque.get_or_insert_default().push_str(&opaque);
         }
-        for text in [delta.content, delta.refusal].into_iter().flatten() {
-            into.text(text);
-        }
+        into.text(said.text);
+        into.text(delta.refusal.unwrap_or_default());
         for (position, call) in delta.tool_calls.into_iter().flatten().enumerate() {
             self.call(choice, call.index.unwrap_or(position as u64), call, into);
         }
@@ -130,7 +136,9 @@ impl Reader {
     fn call(&mut self, choice: u64, index: u64, call: Call, into: &mut Assembly) {
         let custom = call.custom.is_some();
         let function = call.function.or(call.custom);
-        let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
+        let (name, arguments) = function.map_or((None, None), |function| {
+            (function.name, function.arguments.or(function.input))
+        });
         let id = call.id.filter(|id| !id.is_empty());
         let known = self
             .calls

@@ -1,36 +1,58 @@
 //! Reads an answer of the responses API, streamed or whole.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
     Usage,
-    wire::assembly::{Assembly, Decoder, Fault, Progress},
+    wire::{
+        assembly::{Assembly, Decoder, Fault, Progress},
+        lenient,
+    },
 };
 
+/// An event. Only what belongs to a known type is read further: other types may have fields of any form.
 #[derive(Deserialize)]
-struct Event {
-    #[serde(default)]
-    r#type: String,
-    #[serde(default)]
-    output_index: u64,
-    delta: Option<String>,
-    item: Option<Item>,
-    response: Option<Response>,
-    copilot_usage: Option<Box<RawValue>>,
+struct Event<'a> {
+    #[serde(borrow, default)]
+    r#type: Cow<'a, str>,
+    output_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    copilot_usage: Option<&'a RawValue>,
+}
+
+impl<'a> Event<'a> {
+    fn delta(&self) -> Result<String, Fault> {
+        Ok(self
+            .delta
+            .map_or(Ok(String::new()), |raw| serde_json::from_str(raw.get()))?)
+    }
+
+    fn response(&self) -> Result<Option<Response<'a>>, Fault> {
+        Ok(self.response.map(|raw| serde_json::from_str(raw.get())).transpose()?)
+    }
 }
 
 #[derive(Deserialize)]
-struct Response {
+struct Response<'a> {
     id: Option<String>,
     model: Option<String>,
     status: Option<String>,
-    output: Option<Vec<Item>>,
+    #[serde(borrow)]
+    output: Option<Vec<&'a RawValue>>,
     usage: Option<Arc<RawValue>>,
-    copilot_usage: Option<Box<RawValue>>,
-    error: Option<Box<RawValue>>,
+    #[serde(borrow)]
+    copilot_usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     incomplete_details: Option<Incomplete>,
 }
 
@@ -39,25 +61,52 @@ struct Incomplete {
     reason: Option<String>,
 }
 
+/// The types of items that are read.
+const ITEMS: [&str; 4] = ["message", "reasoning", "function_call", "custom_tool_call"];
+
+#[derive(Deserialize)]
+struct ItemType<'a> {
+    #[serde(borrow, default)]
+    r#type: Cow<'a, str>,
+}
+
 #[derive(Deserialize)]
 struct Item {
-    #[serde(default)]
     r#type: String,
     id: Option<String>,
     call_id: Option<String>,
     name: Option<String>,
-    #[serde(alias = "input")]
+    #[serde(default, deserialize_with = "lenient::arguments")]
     arguments: Option<String>,
+    #[serde(default, deserialize_with = "lenient::arguments")]
+    input: Option<String>,
     content: Option<Vec<Piece>>,
     summary: Option<Vec<Piece>>,
     encrypted_content: Option<String>,
     phase: Option<String>,
 }
 
+impl Item {
+    /// Reads an item, if it is of a known type.
+    fn read(raw: &RawValue) -> Result<Option<Self>, Fault> {
+        let known: ItemType<'_> = serde_json::from_str(raw.get())?;
+        match ITEMS.contains(&&*known.r#type) {
+            true => Ok(Some(serde_json::from_str(raw.get())?)),
+            false => Ok(None),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Piece {
-    #[serde(alias = "refusal")]
     text: Option<String>,
+    refusal: Option<String>,
+}
+
+impl Piece {
+    fn into_text(self) -> String {
+        self.text.or(self.refusal).unwrap_or_default()
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -147,7 +196,7 @@ impl Reader {
     fn end_item(&mut self, place: u64, item: Item, into: &mut Assembly) -> Result<(), Fault> {
         self.begin_item(place, &item, into);
         if let Some(number) = self.calls.get(&place) {
-            into.settle_arguments(*number, item.arguments.unwrap_or_default());
+            into.settle_arguments(*number, item.arguments.or(item.input).unwrap_or_default());
             return Ok(());
         }
         let streamed = self.in_pieces.contains(&place);
@@ -156,7 +205,7 @@ impl Reader {
             if !streamed {
                 for piece in item.summary.into_iter().chain(item.content).flatten() {
                     self.new_paragraph = true;
-                    self.reasoning(piece.text.unwrap_or_default(), into);
+                    self.reasoning(piece.into_text(), into);
                 }
             }
         } else if item.r#type == "message" {
@@ -164,7 +213,7 @@ impl Reader {
             into.phase = item.phase.or(into.phase.take());
             if !streamed {
                 for piece in item.content.into_iter().flatten() {
-                    self.text(place, piece.text.unwrap_or_default(), into);
+                    self.text(place, piece.into_text(), into);
                 }
             }
         }
@@ -194,11 +243,11 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(&mut self, response: Response, into: &mut Assembly) {
+    fn finish(&mut self, response: Response<'_>, into: &mut Assembly) {
         if let Some(raw) = response.usage {
             into.usage = usage(raw);
         }
-        into.take_copilot_usage(response.copilot_usage.as_deref());
+        into.take_copilot_usage(response.copilot_usage);
         into.finish_reason = response
             .incomplete_details
             .and_then(|details| details.reason)
@@ -229,52 +278,52 @@ impl Decoder for Reader {
         if data == "[DONE]" || data.trim().is_empty() {
             return Ok(Progress::More);
         }
-        let event: Event = serde_json::from_str(data)?;
-        into.take_copilot_usage(event.copilot_usage.as_deref());
-        let place = event.output_index;
-        let delta = event.delta.unwrap_or_default();
-        match event.r#type.as_str() {
+        let event: Event<'_> = serde_json::from_str(data)?;
+        into.take_copilot_usage(event.copilot_usage);
+        let place = event.output_index.unwrap_or_default();
+        match &*event.r#type {
             "response.created" => {
-                if let Some(response) = event.response {
+                if let Some(response) = event.response()? {
                     into.api_call_id = response.id;
                     into.model = response.model;
                 }
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 self.mark(place);
-                self.text(place, delta, into);
+                self.text(place, event.delta()?, into);
             }
             "response.reasoning_summary_part.added" => self.new_paragraph = true,
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.mark(place);
-                self.reasoning(delta, into);
+                self.reasoning(event.delta()?, into);
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                if let Some(number) = self.calls.get(&place)
-                    && !delta.is_empty()
-                {
-                    into.arguments(*number, delta);
+                if let Some(number) = self.calls.get(&place) {
+                    let delta = event.delta()?;
+                    if !delta.is_empty() {
+                        into.arguments(*number, delta);
+                    }
                 }
             }
             "response.output_item.added" => {
-                if let Some(item) = event.item {
+                if let Some(item) = event.item.map(Item::read).transpose()?.flatten() {
                     self.begin_item(place, &item, into);
                 }
             }
             "response.output_item.done" => {
-                if let Some(item) = event.item {
+                if let Some(item) = event.item.map(Item::read).transpose()?.flatten() {
                     self.end_item(place, item, into)?;
                 }
             }
             "response.completed" | "response.incomplete" => {
                 let response = event
-                    .response
+                    .response()?
                     .ok_or_else(|| Fault::Malformed("its last event has no response".to_owned()))?;
                 self.finish(response, into);
                 return Ok(Progress::Finished);
             }
             "response.failed" => {
-                let error = event.response.and_then(|response| response.error);
+                let error = event.response()?.and_then(|response| response.error);
                 return Err(Fault::Reported(
                     error.map_or_else(|| data.to_owned(), |error| error.get().to_owned()),
                 ));
@@ -286,7 +335,7 @@ impl Decoder for Reader {
     }
 
     fn whole(&mut self, body: &str, into: &mut Assembly) -> Result<(), Fault> {
-        let mut response: Response = serde_json::from_str(body)?;
+        let mut response: Response<'_> = serde_json::from_str(body)?;
         if let Some(error) = response.error {
             return Err(Fault::Reported(error.get().to_owned()));
         }
@@ -297,7 +346,9 @@ impl Decoder for Reader {
         into.api_call_id = response.id.take();
         into.model = response.model.take();
         for (place, item) in items.into_iter().enumerate() {
-            self.end_item(place as u64, item, into)?;
+            if let Some(item) = Item::read(item)? {
+                self.end_item(place as u64, item, into)?;
+            }
         }
         self.finish(response, into);
         Ok(())

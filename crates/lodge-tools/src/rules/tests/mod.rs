@@ -1,4 +1,5 @@
 mod commands;
+mod remembered;
 mod searches;
 
 use std::path::PathBuf;
@@ -91,6 +92,11 @@ impl Bench {
 
     fn request_for(&self, command: &str) -> PermissionRequest {
         shell_of(command, shell::analyse(command)).into()
+    }
+
+    /// What is kept when somebody allows this for longer than once.
+    fn kept(&self, text: &str) -> Vec<Rule> {
+        rules_for(&self.request(text), &RuleSet::default(), &self.place)
     }
 
     fn decide(&self, rules: &RuleSet, text: &str) -> &'static str {
@@ -194,6 +200,7 @@ fn modes_answer_as_their_names_say() {
         ask: write mcp.json
         ask: write .github/hooks/a.json
         ask: write .GitHub/Hooks/deep/run.sh
+        ask: write .github/extensions/x/extension.mjs
         ask: write .github/agents/x.md
         ask: write .github/skills/x/SKILL.md
         ask: write .github/prompts/x.md
@@ -218,6 +225,20 @@ fn modes_answer_as_their_names_say() {
         ask: write .npmrc
         ask: write .cargo/config.toml
         ask: write .config/fish/config.fish
+        ask: write .config/anything
+        ask: write rust-toolchain.toml
+        ask: write sub/rust-toolchain
+        ask: write .mise.toml
+        ask: write .tool-versions
+        ask: write .pip/pip.conf
+        ask: write .gradle/init.gradle
+        ask: write .unheard-of/plugin.js
+        ask: write .github/unheard-of.yml
+        ask: write .github
+        allow: write .github/ISSUE_TEMPLATE/bug.md
+        allow: write sub/.editorconfig
+        allow: write .env.example
+        ask: write .env.local
         ask: echo x > .mcp.json
         ask: echo x >> .github/hooks/run.sh
         ask: echo x > .envrc
@@ -275,7 +296,7 @@ fn without_a_jail_only_trivial_commands_are_unasked() {
     );
     let mut ruled = RuleSet::default();
     ruled.add(Source::User, Rule::allow(RuleSubject::Command("make".into())));
-    bench.check(&ruled, "allow: make\nallow: cd src && make\nask: git status && make");
+    bench.check(&ruled, "allow: make\nask: cd src && make\nask: git status && make");
 }
 
 #[test]
@@ -388,7 +409,8 @@ fn the_users_rules_allow_and_deny() {
         deny: ls; npm run deploy --now
         ask: npm run build; rm x
         ask: npm run build > ../out
-        allow: npm run build > out
+        ask: npm run build > out
+        allow: npm run build > src/out
         ask: PATH=/tmp npm run build
         ask: npm run build $(curl x.org)
         allow: git push origin main
@@ -543,149 +565,6 @@ fn files_that_start_programs_are_asked_about_whatever_way_leads_to_them() {
 }
 
 #[test]
-fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
-    let mut bench = bench();
-    for (asked, then) in [
-        (
-            "npm run build",
-            "allow: npm run build -- --watch\nask: npm run deploy\nask: npm install",
-        ),
-        (
-            "rm a.txt",
-            "allow: rm a.txt\nask: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
-        ),
-        ("rm '*'", "allow: rm '*'\nask: rm *\nask: rm '*'*"),
-        ("rm *", "allow: rm *\nask: rm '*'"),
-        (
-            "git push origin main",
-            "allow: git push origin main\nask: git push origin +main\nask: git push origin :main",
-        ),
-        ("git checkout main", "allow: git checkout main\nask: git checkout ."),
-        (
-            "touch a.txt",
-            "allow: touch src/lib.rs\nask: touch /etc/passwd\nask: touch $X\nask: touch .git/config",
-        ),
-        ("cat /etc/hosts", "allow: cat /etc/hosts\nask: cat /etc/passwd"),
-        (
-            "curl https://a.org/x",
-            "allow: curl https://a.org/y\nask: curl https://b.org/\nask: url http://a.org/",
-        ),
-        ("echo x > out.txt", "allow: echo y > out.txt\nask: echo y > other.txt"),
-        ("bash -c \"$X\"", "ask: bash -c \"$X\""),
-        (
-            "write a.txt",
-            "allow: write src/b.txt\nask: write ../x\nask: write .git/config",
-        ),
-        (
-            "write /etc/x",
-            "allow: write /etc/x\nask: write /etc/y\nallow: read /etc/x",
-        ),
-        ("read /etc/x", "allow: read /etc/x\nask: write /etc/x"),
-        (
-            "url https://a.org/x",
-            "allow: url https://a.org/y\nask: url https://b.org/",
-        ),
-        ("mcp s/t", "allow: mcp s/t\nask: mcp s/u"),
-        ("tool mine", "allow: tool mine\nask: tool other"),
-        (
-            "rm q1 && mkdir a",
-            "allow: rm q1\nallow: mkdir b\nask: rm q2\nask: rm -rf src README.md\nask: rm q1 q2\nask: mkdir -p c",
-        ),
-        ("sudo rm -r a", "allow: sudo rm -r a\nask: sudo rm -r b\nask: rm -r a"),
-        (
-            "sudo apt install x",
-            "allow: sudo apt install y\nask: sudo rm x\nask: apt install x",
-        ),
-        (
-            "make -j4 test",
-            "allow: make -j8 test\nallow: make test\nask: make test --eval='$(shell x)'\nask: make test SHELL=./x
-             ask: make -C .. test\nask: make test -k\nask: make test && make test -k",
-        ),
-        (
-            "npx eslint",
-            "allow: npx eslint src\nask: npx -p evil eslint\nask: npx --package=evil eslint\nask: npx eslint --fix",
-        ),
-        (
-            "uvx ruff",
-            "allow: uvx ruff\nask: uvx --from=evil ruff\nask: uvx --from evil ruff",
-        ),
-        (
-            "npx -p good eslint",
-            "allow: npx -p good eslint\nask: npx -p evil eslint",
-        ),
-        (
-            "go test",
-            "allow: go test ./...\nask: go test -exec x\nask: go test -toolexec=x",
-        ),
-        (
-            "cargo test -p one",
-            "allow: cargo test -p two\nask: cargo test --config x",
-        ),
-        ("git fetch", "allow: git fetch origin\nask: git fetch --upload-pack=x"),
-        (
-            "make test",
-            "ask: make test -- SHELL=./x\nask: make test SHELL:=./x\nask: make -Cpkg1 test\nask: A='x y' make test",
-        ),
-        ("make -Cpkg1 test", "allow: make -C pkg1 test\nask: make -Cpkg2 test"),
-        (
-            "make -C 'my dir' test",
-            "allow: make -C 'my dir' test\nask: make -C my test\nask: make -C my dir test",
-        ),
-        (
-            "git commit -m one",
-            "allow: git commit -m 'Add --json'\nask: git commit -m 'a -- b' --amend\nask: git commit -m -- --amend",
-        ),
-        (
-            "docker run -e A=1 -p 80:80 x",
-            "allow: docker run -e A=2 -p 81:80 x\nask: docker run --privileged x\nask: docker exec x ls",
-        ),
-        ("docker exec x ls", "ask: docker exec x ls"),
-        ("kubectl -n x exec pod -- ls", "ask: kubectl -n x exec pod -- ls"),
-        ("rm 'a b'", "allow: rm 'a b'\nask: rm a b"),
-        ("rm", "allow: rm\nask: rm a"),
-        (
-            "tar xf a.tar",
-            "allow: tar xf b.tar\nallow: tar -xf b.tar\nask: tar xIf ./evil b.tar\nask: tar cFf ./evil b.tar",
-        ),
-        (
-            "sed -i s/a/b/ a.txt",
-            "allow: sed -i 's|x|y|g; 3d' a.txt\nask: sed -i s/a/b/w a.txt\nask: sed -i '1e rm x' a.txt\nask: sed -i -f x a.txt",
-        ),
-        (
-            "git add -A && git status",
-            "allow: git add -A && git status\nallow: git status\nask: git add -A && git diff\nask: git add .. && git status",
-        ),
-        ("mkdir x && ls", "allow: mkdir y && ls\nask: mkdir y && git status"),
-        (
-            "npm test",
-            "allow: npm test\nallow: npm test -- --watch\nask: npm test --script-shell=x\nask: npm test -- --eval=x",
-        ),
-    ] {
-        bench.place.session.clear();
-        bench.place.session = rules_for(&bench.request(asked), &bench.place);
-        bench.check(&RuleSet::default(), then);
-    }
-    bench.place.session.clear();
-    for asked in ["cargo test -p x", "cargo test --lib"] {
-        let rules = rules_for(&bench.request(asked), &bench.place);
-        bench.place.session.extend(rules);
-    }
-    bench.check(
-        &RuleSet::default(),
-        "allow: cargo test -p x --lib\nask: cargo test --doc",
-    );
-    bench.place.jail = false;
-    bench.place.session = rules_for(&bench.request("mkdir x && find ."), &bench.place);
-    bench.check(&RuleSet::default(), "allow: mkdir y && find .\nask: mkdir y && rg x");
-    bench.place.jail = true;
-    bench.place.session = rules_for(&bench.request("read a.txt"), &bench.place);
-    bench.check(
-        &RuleSet::new(Policy::ask_everything()),
-        "allow: read src/lib.rs\nask: write a.txt\nask: ls",
-    );
-}
-
-#[test]
 fn options_that_carry_code_are_never_remembered_and_rules_of_people_mean_what_they_say() {
     let mut bench = bench();
     for text in [
@@ -723,29 +602,35 @@ fn options_that_carry_code_are_never_remembered_and_rules_of_people_mean_what_th
     );
     bench.check(
         &rules,
-        "allow: make test -k\nallow: make -C src x=y\nallow: npm test --silent\nask: npm test -x\nask: npm tests",
+        "allow: make test -k\nallow: make -C src x=y\nask: npm test --silent\nask: npm test\nask: npm tests",
     );
+    let [note] = rules.notes() else {
+        panic!("{:?}", rules.notes());
+    };
+    assert!(note.contains("command npm test [--silent] allows nothing"), "{note}");
     bench.place.session = vec![Rule::deny(RuleSubject::Command("cargo test []".into()))];
     bench.check(&rules, "deny: cargo test --all");
     let wrong = "[[deny]]\ncommand = \"npm test []\"";
     std::fs::write(bench.root().join("home/permissions.toml"), wrong).unwrap();
     let error = RuleSet::load(&bench.root().join("home"), &bench.place.cwd, Policy::default()).unwrap_err();
-    assert!(error.to_string().contains("only an allow rule"), "{error}");
+    assert!(
+        error.to_string().contains("only an allow rule can end in [=]"),
+        "{error}"
+    );
 }
 
-/// A repository decides what git runs outside the jail.
+/// A folder decides what programs do outside the jail.
 #[test]
-fn a_rule_for_one_part_of_a_line_takes_no_git_command_out_of_the_jail() {
+fn a_rule_for_one_part_of_a_line_takes_no_other_part_out_of_the_jail() {
     let mut bench = bench();
-    bench.place.session = rules_for(&bench.request("mkdir x"), &bench.place);
+    let command = |words: &str| Rule::allow(RuleSubject::Command(words.into()));
+    bench.place.session = vec![command("mkdir")];
     bench.check(
         &RuleSet::default(),
-        "allow: mkdir y\nallow: mkdir y && ls\nallow: git status\nask: mkdir y && git status\nask: git log | head && mkdir y",
+        "allow: mkdir y\nallow: mkdir y && ls\nallow: mkdir y | tail -3 | grep x\nallow: git status\nallow: cargo --version
+         ask: mkdir y && git status\nask: git log | head && mkdir y\nask: mkdir y && cargo --version\nask: mkdir y && grep x a.txt",
     );
-    bench
-        .place
-        .session
-        .push(Rule::allow(RuleSubject::Command("git status".into())));
+    bench.place.session.push(command("git status"));
     bench.check(
         &RuleSet::default(),
         "allow: mkdir y && git status\nask: mkdir y && git diff",
@@ -754,12 +639,12 @@ fn a_rule_for_one_part_of_a_line_takes_no_git_command_out_of_the_jail() {
 
 #[test]
 fn answers_are_kept_in_the_users_file_and_what_stood_there_stays() {
-    let bench = bench();
+    let mut bench = bench();
     let mut rules = bench.load("# mine\n[[deny]]\ncommand = \"rm\" # never", "");
-    let keep = rules_for(&bench.request("npm run build"), &bench.place);
+    let keep = bench.kept("npm run build");
     rules.remember(Scope::Always, &keep).unwrap();
     rules.remember(Scope::Always, &keep).unwrap();
-    let here = rules_for(&bench.request("write 'odd\"name"), &bench.place);
+    let here = bench.kept("write 'odd\"name");
     rules.remember(Scope::Location, &here).unwrap();
     let table = "allow: npm run build\nallow: write a.txt\ndeny: rm x";
     bench.check(&rules, table);
@@ -774,10 +659,11 @@ fn answers_are_kept_in_the_users_file_and_what_stood_there_stays() {
     assert_eq!(
         text,
         format!(
-            "# mine\n[[deny]]\ncommand = \"rm\" # never\n\n[[allow]]\ncommand = \"npm run build []\"\n\n[[location.\"{place}\".allow]]\npath = \"{place}/**\"\naccess = \"write\"\n"
+            "# mine\n[[deny]]\ncommand = \"rm\" # never\n\n[[allow]]\ncommand = \"npm run build [=]\"\n\n[[location.\"{place}\".allow]]\npath = \"{place}/**\"\naccess = \"write\"\n"
         )
     );
-    let elsewhere = RuleSet::load(&home, &bench.root().join("outside"), Policy::default()).unwrap();
+    bench.place.cwd = bench.root().join("outside");
+    let elsewhere = RuleSet::load(&home, &bench.place.cwd, Policy::default()).unwrap();
     bench.check(&elsewhere, "allow: npm run build\nask: write a.txt");
     assert_eq!(std::fs::read_dir(home).unwrap().count(), 1, "no temporary file stays");
 }
@@ -1015,8 +901,14 @@ fn people_read_what_a_lasting_approval_covers() {
         format!("all edits in {}", other.display()),
     );
     for (asked, expected) in [
-        ("rm -rf build", "`rm -rf build`"),
-        ("mkdir foo && cat x", "commands that begin with `mkdir` (no options)"),
+        ("rm -rf build", "exactly `rm -rf build`"),
+        ("mkdir foo && cat x", "exactly `mkdir foo` and `cat x`"),
+        (
+            "cd src && make test 2>&1 | tail",
+            "exactly `cd src && make test 2>&1 | tail`",
+        ),
+        ("echo x > way-out/new", ""),
+        ("echo x > .git/config", ""),
         ("write src/a.txt", "all edits in this directory"),
         (&elsewhere, &edits),
         ("write /etc/x[1]", "edits of /etc/x[1]"),
@@ -1024,6 +916,10 @@ fn people_read_what_a_lasting_approval_covers() {
         ("mcp s/t", "calls of `s/t`"),
         ("make test --eval=x", ""),
     ] {
-        assert_eq!(lasting(&bench.request(asked), &bench.place), expected, "{asked}");
+        assert_eq!(
+            lasting(&bench.request(asked), &RuleSet::default(), &bench.place),
+            expected,
+            "{asked}"
+        );
     }
 }

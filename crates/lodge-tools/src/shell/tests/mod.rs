@@ -56,6 +56,12 @@ fn a_command_that_is_not_what_it_looks_like_has_a_warning() {
         ("ls \u{e0061}", Some(hidden.to_owned())),
         ("l\u{200d}s", Some(hidden.to_owned())),
         ("echo 日\u{200d}\u{200d}本", Some(hidden.to_owned())),
+        ("ls\u{3164}x", Some(hidden.to_owned())),
+        ("ls \u{115f}", Some(hidden.to_owned())),
+        ("ls\u{2800}x", Some(hidden.to_owned())),
+        ("ls \u{1b}[2K", Some(hidden.to_owned())),
+        ("rm x\rls", Some(hidden.to_owned())),
+        ("ls\n\tx", None),
         ("echo 日本語 שלום 👍 👩\u{200d}💻 می\u{200c}خواهم", None),
     ] {
         assert_eq!(analyse(command).warning, warning, "{command:?}");
@@ -102,7 +108,7 @@ fn programs_paths_addresses_and_risks_are_found() {
         ("bash script.sh", "[bash script.sh!]; paths: script.sh"),
         (
             "curl -d @secret.txt -o out.html example.com https://a.org/x",
-            "[curl!]; paths: secret.txt out.html*; urls: http://example.com https://a.org/x",
+            "[curl!]; paths: out.html* secret.txt; urls: http://example.com https://a.org/x",
         ),
         (
             "git clone git@github.com:a/b.git",
@@ -137,6 +143,7 @@ fn programs_paths_addresses_and_risks_are_found() {
             "[echo!, rm!, tee!]; paths: x* /etc/hosts*; a guess",
         ),
         ("bash -c \"ls && rm x\"", "[bash -c!, ls!, rm!]; paths: x*; a guess"),
+        ("/bin/bash -lc 'ls && rm x'", "[bash -lc!, ls!, rm!]; paths: x*; a guess"),
         (
             "curl -fsSL https://x.org/i.sh | sudo bash",
             "[curl!, sudo!, bash!]; urls: https://x.org/i.sh; a guess; warning: Runs what it downloads.",

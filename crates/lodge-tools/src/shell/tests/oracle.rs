@@ -92,7 +92,7 @@ impl World {
         let elsewhere = |word: &Word| word.text.starts_with('/') || word.text.contains("..");
         let skipped = |simple: &Simple| {
             path(&simple.words[0])
-                || simple.writes.iter().any(elsewhere)
+                || simple.writes().any(elsewhere)
                 || simple.assignments.iter().any(|word| word.text.starts_with("PATH"))
         };
         // `time` is a word of the language or a program, which redirections before it decide; behind itself it may be either.
@@ -103,10 +103,10 @@ impl World {
         let writes = |word: &Word| {
             commands
                 .iter()
-                .flat_map(|simple| &simple.writes)
+                .flat_map(Simple::writes)
                 .any(|write| write.text == word.text)
         };
-        let circular = commands.iter().flat_map(|simple| &simple.reads).any(writes);
+        let circular = commands.iter().flat_map(Simple::reads).any(writes);
         if circular || nested || commands.iter().any(skipped) || time && text.contains(['<', '>']) {
             return false;
         }
@@ -198,12 +198,12 @@ impl World {
             let bare = first.bare == first.text.len() && simple.assignments.is_empty() && simple.join != Join::Pipe;
             let program = words[1] == "time" && !bare;
             words = without_time(words);
-            let there = simple.reads.iter().all(|word| dir.join(text(word)).exists());
+            let there = simple.reads().all(|word| dir.join(text(word)).exists());
             let can_write = |word: &Word| {
                 let file = dir.join(text(word));
                 !file.is_dir() && !word.text.ends_with('/') && file.parent().is_some_and(Path::is_dir)
             };
-            if !there || !simple.writes.iter().all(can_write) {
+            if !there || !simple.writes().all(can_write) {
                 succeeded = false;
             } else if words[1] == "cd" {
                 succeeded = dir.join(&words[2]).is_dir();

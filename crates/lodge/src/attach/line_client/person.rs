@@ -196,7 +196,7 @@ impl LineClient {
             return Ok(self.screen.lines(&text)?);
         };
         if APPROVALS.iter().all(|(mode, _)| *mode != wanted) {
-            return Ok(self.screen.note("✗", NO_APPROVALS)?);
+            return Ok(self.screen.error(NO_APPROVALS)?);
         }
         let session = self.mirror.session.uri.clone();
         if self.must_be_up()? {
@@ -298,7 +298,7 @@ impl LineClient {
                     &table
                 })?;
             }
-            Err(error) => self.screen.note("✗", &format!("{error:#}"))?,
+            Err(error) => self.screen.error(&format!("{error:#}"))?,
         }
         Ok(())
     }
@@ -317,13 +317,15 @@ impl LineClient {
             if uri == self.mirror.session.uri {
                 return Ok(None);
             }
-            pick::open(&link.client, root, &uri, self.history).await.map(Some)
+            pick::open(&link.client, root, &uri, &self.workplace, self.history)
+                .await
+                .map(Some)
         };
         let opened: Result<Option<Mirror>> = opened.await;
         let mirror = match opened {
             Ok(Some(mirror)) => mirror,
             Ok(None) => return Ok(self.screen.note("·", "You are already in this session.")?),
-            Err(error) => return Ok(self.screen.note("✗", &format!("{error:#}"))?),
+            Err(error) => return Ok(self.screen.error(&format!("{error:#}"))?),
         };
         for channel in [&self.mirror.session.uri, &self.mirror.chat.uri] {
             // If it fails, the connection is lost, and the subscription with it.

@@ -417,7 +417,21 @@ async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for()
         "{}",
         refused.stderr
     );
+    // It can be read.
+    for command in ["show", "export"] {
+        let read = two.home.run(["sessions", command, &id]).ok();
+        assert!(read.stdout().contains("Here is one."), "{}", read.stdout());
+    }
     assert!(two.home.logs().is_empty(), "nothing was taken");
+    // Nor by a machine that has the name of the first one and nothing else of it.
+    let mut replaced = start(&cluster, "one");
+    let refused = replaced.home.run(["run", "--resume", &id, "say Mine."]);
+    assert!(
+        refused.stderr.contains("needs a host with its directory"),
+        "{}",
+        refused.stderr
+    );
+    replaced.running.kill();
     // Deleting needs no directory.
     app.call("session.delete", json!({ "sessionId": other })).unwrap();
     until(&two.home, &["sessions", "list"], |list| {

@@ -96,7 +96,6 @@ async fn appends_of_one_writer_and_of_many() {
         let options = Options {
             sync: SyncCheck::Skipped,
             replicas: servers,
-            shards: 8,
             ..Options::new(cluster.urls())
         };
         let fleet = Fleet::connect(&options).await.unwrap();
@@ -251,8 +250,13 @@ async fn a_host_starts_in_a_large_fleet() {
     let describing = (0..8).map(|part| {
         let fleet = fleet.clone();
         tokio::spawn(async move {
-            for session in (part..sessions).step_by(8).map(|session| format!("listed-{session}")) {
-                let listed = json!({ "id": session, "title": "A session", "created": 1, "modified": 1, "events": 3, "messages": 1 });
+            for number in (part..sessions).step_by(8) {
+                let session = format!("listed-{number}");
+                // As sessions are in the list: of a directory, and with 4 to 16 KB of their newest messages.
+                let text = format!("word{number} ").repeat((4 + number % 13) * 1024 / 8);
+                let listed = json!({ "id": session, "title": "A session", "created": 1, "modified": 1, "events": 3, "messages": 1,
+                    "cwd": format!("/work/{}", number % 100),
+                    "texts": [{ "event": format!("event-{number}"), "role": "user", "text": text }] });
                 let entry = Entry {
                     host: "gone-0".into(),
                     epoch: 1,

@@ -130,24 +130,63 @@ async fn a_home_joins_a_fleet_with_all_its_sessions_and_they_leave_it_again() {
 
     // Out of the fleet, into a home that knows of none.
     let plain = Home::new();
-    let servers = cluster.urls().join(",");
-    let home = plain.path();
-    let out = [
-        "fleet".as_ref(),
-        "export".as_ref(),
-        home.as_os_str(),
-        "--fleet".as_ref(),
-        servers.as_ref(),
-        "--fleet-unchecked-sync".as_ref(),
-    ];
-    let exported = two.run(out).ok().stdout();
-    assert!(exported.contains("1 session exported"), "{exported}");
+    export(&cluster, &plain);
     assert_eq!(fs::read_to_string(beside(&plain, &early, "plan.md")).unwrap(), "# Fish");
     let said = plain.run(["run", "--resume", &early, "say A plain home."]).ok();
     assert!(said.stdout().contains("A plain home."));
     let shown = plain.run(["sessions", "show", &early]).ok().stdout();
     assert!(shown.contains("A wagtail."), "{shown}");
     second.kill();
+}
+
+/// Copies the one session of a fleet to a home.
+fn export(cluster: &Cluster, to: &Home) {
+    let servers = cluster.urls().join(",");
+    let home = to.path().to_owned();
+    let out = [
+        "fleet".as_ref(),
+        "export".as_ref(),
+        home.as_os_str(),
+        "--fleet".as_ref(),
+        servers.as_ref(),
+    ];
+    let exported = to.run(out).ok().stdout();
+    assert!(exported.contains("1 session exported"), "{exported}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exported_session_stays_when_the_one_of_the_fleet_is_deleted_and_joins_as_one_of_its_own() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, plain, asked) = (Home::new(), Home::new(), Home::new());
+    let mut first = serve(&one, &cluster, "one");
+    let session = begin(&one, "say A kingfisher.");
+    export(&cluster, &plain);
+    export(&cluster, &asked);
+    let _ = one.run(["sessions", "delete", "--yes", &session]).ok();
+    let _later = begin(&one, "say A wagtail.");
+
+    // What was deleted comes first in the list of the fleet.
+    let mut second = serve(&plain, &cluster, "two");
+    until(&plain, &["sessions", "list"], |list| list.contains("A wagtail."));
+    let listed = plain.run(["sessions", "list"]).ok().stdout();
+    assert!(listed.contains("A kingfisher."), "{listed}");
+    let said = plain.run(["run", "--resume", &session, "say Still here."]).ok();
+    assert!(said.stdout().contains("Still here."), "{}", said.stdout());
+    until(&one, &["sessions", "list"], |list| list.contains("A kingfisher."));
+    let shown = one.run(["run", "--resume", &session, "say And here."]).ok().stdout();
+    assert!(shown.contains("And here."), "{shown}");
+
+    // When it is deleted again, the home that had it as a copy has it no more.
+    let _ = one.run(["sessions", "delete", "--yes", &session]).ok();
+    until(&plain, &["sessions", "list"], |list| !list.contains("A kingfisher."));
+    assert!(!beside(&plain, &session, "events.jsonl").exists());
+    second.kill();
+
+    // A home brings it in when it is told to, too.
+    let mut third = serve_with(&asked, &cluster, "three", &["--fleet-import"]);
+    until(&one, &["sessions", "list"], |list| list.contains("A kingfisher."));
+    third.kill();
+    first.kill();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -263,3 +263,32 @@ async fn a_number_of_another_host_is_not_taken_for_one_of_this() {
         assert_eq!(client.request("reconnect", back).await["type"], kind);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_server_is_down_hosts_start_and_the_fleet_can_be_looked_at_and_drained() {
+    let Some(mut cluster) = Cluster::start().await else {
+        return;
+    };
+    let (one, two) = (Home::new(), Home::new());
+    let mut first = serve(&one, &cluster, "one");
+    let session = begin(&one, "say Here is one.");
+    cluster.kill(1);
+    let mut second = serve(&two, &cluster, "two");
+    let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
+    let fleet = |args: &[&str]| {
+        let named = ["--fleet", &servers, "--fleet-system", &system];
+        two.run(["fleet"].iter().chain(args).chain(&named)).ok()
+    };
+    let status = fleet(&["status"]);
+    assert!(status.stdout().contains("one-"), "{}", status.stdout());
+    let warning = "Warning: only server-0, server-2 of 3 NATS servers answered.";
+    assert!(status.stderr.contains(warning), "{}", status.stderr);
+    let listed = fleet(&["sessions"]).stdout();
+    assert!(listed.contains(&session), "{listed}");
+    let drained = fleet(&["drain", "one"]).stdout();
+    assert!(drained.contains("has released all"), "{drained}");
+    let said = two.run(["run", "--resume", &session, "say Here is two."]).ok();
+    assert!(said.stdout().contains("Here is two."), "{}", said.stdout());
+    first.kill();
+    second.kill();
+}

@@ -2,14 +2,15 @@
 
 use ahp_types::state::{Message, MessageKind};
 use lodge_events::{Attachment, Uuid};
-use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session, Written};
+use lodge_host::{AgentError, Change, Delivery, Host, HostError, Prompt, Session, Written};
 
-use super::{Directories, Effect, LITERAL, Setting, Talk, command_in};
+use super::{Directories, Effect, LITERAL, Setting, command_in};
 use crate::{
     actions::{Refusal, TurnRefusal},
     attachments::unread,
     chats::kept_message,
     projection::{embedded, message_of_prompt},
+    session_config::takes_effort,
 };
 
 /// The command that a message is, unless its sender wants it taken as it stands.
@@ -50,8 +51,14 @@ pub(super) fn prompt_of(
 }
 
 /// Has a session keep a message before its client hears that it was accepted. The rest is prepared after that, and may take
-/// long. If it `begins`, its turn is what comes next. The event that says it, unless the log said the same before.
-pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
+/// long. If it `begins`, its turn is what comes next. The event with this id says it; false if the log said the same before.
+pub(crate) fn accept_message(
+    session: &Session,
+    event: Uuid,
+    send: &Effect,
+    begins: bool,
+    replaces: Option<String>,
+) -> Result<bool, Refusal> {
     let Effect::Send {
         id,
         message,
@@ -60,13 +67,14 @@ pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> 
         client,
     } = send
     else {
-        return Ok(None);
+        return Ok(false);
     };
     let given = unread(message);
     let added = given.texts.into_iter().chain(chats.clone());
-    let prompt = Prompt {
+    let mut prompt = Prompt {
         needs_preparation: true,
         client: client.clone(),
+        replaces,
         ..prompt_of(id, message, *delivery, given.attachments, added)
     };
     // The prompt does not say how this message was written, or the log may say how it was written before.
@@ -78,40 +86,46 @@ pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> 
             by_automation: message.origin.kind == MessageKind::Automation,
             message: kept_message(&message),
         };
-        let kept = session.keep_written(id, written);
-        kept.map_err(TurnRefusal::Unsaved)?;
+        prompt.written = Some(Box::new(written.event(id)));
     }
-    Ok(match begins {
-        true => session.accept(prompt)?,
-        false => session.enqueue(prompt)?,
-    })
-}
-
-impl Talk {
-    /// Has the session keep a message that waits, or whose turn begins.
-    pub(crate) fn accept(&mut self, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
-        let Effect::Send { id, message, .. } = send else {
-            return Ok(None);
-        };
-        let agent = self.agent().ok_or(TurnRefusal::NotOpen)?;
-        let event = accept_message(agent, send, begins)?;
-        self.projector_mut().accepted(id, (**message).clone());
-        Ok(event)
+    let accepted = match begins {
+        true => session.accept_as(event, prompt),
+        false => session.enqueue_as(event, prompt),
+    };
+    match accepted {
+        Ok(event) => Ok(event.is_some()),
+        Err(AgentError::Taken) => Err(TurnRefusal::Taken.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
 impl Setting {
     /// Changes a session; its log has the change when this returns.
     pub(crate) async fn apply(self, host: &Host, session: &Session) -> Result<(), HostError> {
+        self.apply_as(Uuid::new_v4(), host, session).await
+    }
+
+    /// Like [`Setting::apply`], by an event with this id; there is none if nothing changed.
+    pub(crate) async fn apply_as(self, id: Uuid, host: &Host, session: &Session) -> Result<(), HostError> {
         let change = match self {
-            Self::Title(title) => return Ok(session.rename(Some(title)).await?),
+            Self::Title(title) => return Ok(session.rename_as(id, Some(title)).await?),
             Self::Mode(mode) => Change::Mode(mode),
             Self::Approval(approval) => Change::Approval(approval),
-            Self::Model(name) => return session.select_model(host, &name).await,
+            Self::Model(name) => return session.select_model_as(id, host, &name).await,
+            Self::Effort(effort) => {
+                let model = session.settings().model.id;
+                if !takes_effort(host, Some(&model), effort.as_deref()) {
+                    let effort = effort.unwrap_or_default();
+                    return Err(HostError::Invalid(format!(
+                        "the model {model:?} has no thinking level {effort:?}"
+                    )));
+                }
+                Change::ReasoningEffort(effort)
+            }
             Self::Directories(Directories { further, chosen }) => Change::ChatDirectories { further, chosen },
             // A session that has begun stays where it works.
             Self::Isolation(_) | Self::Branch(_) => return Ok(()),
         };
-        Ok(session.configure(change).await?)
+        Ok(session.configure_as(id, change).await?)
     }
 }

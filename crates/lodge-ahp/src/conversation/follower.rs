@@ -21,6 +21,8 @@ pub(super) struct Follower {
     events: Subscription,
     /// Tells when it changed files.
     changed: watch::Receiver<u64>,
+    /// Tells when commands in the background are others.
+    background: watch::Receiver<u64>,
     effects: mpsc::WeakUnboundedSender<Effect>,
     waiters: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
     /// The way of its deltas, once it is known.
@@ -55,6 +57,7 @@ impl Follower {
             face,
             chat,
             changed: session.files_changed(),
+            background: session.background_changed(),
             events,
             effects,
             waiters,
@@ -77,6 +80,7 @@ impl Follower {
     }
 
     async fn run(mut self) {
+        self.face.background_changed(&self.chat);
         loop {
             tokio::select! {
                 biased;
@@ -86,11 +90,15 @@ impl Follower {
                         return self.face.reload(&self.chat);
                     }
                     Some(batch) => self.show(&batch).await,
-                    None => return self.tell(Effect::Ended),
+                    None => {
+                        self.face.background_ended(&self.chat);
+                        return self.tell(Effect::Ended);
+                    }
                 },
                 // All events that were there come before it.
                 Some(waiter) = self.waiters.recv() => drop(waiter.send(())),
                 Ok(()) = self.changed.changed() => self.face.files_changed(&self.chat),
+                Ok(()) = self.background.changed() => self.face.background_changed(&self.chat),
             }
         }
     }

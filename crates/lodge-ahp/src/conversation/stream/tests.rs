@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{
     changesets::Followers,
+    conversation::{Conversation, Shown},
     face::{Inner, State, chat_state, summary_of},
     state::{Bounds, ChatStore, Conn, Core, Keep, Peer, Queued, SessionEntry},
-    talk::{Shown, Talk},
     terminals::Terminals,
 };
 
@@ -58,7 +58,7 @@ impl Fixture {
         let numbers = core.numbers.clone();
         let mut inner = Inner {
             core,
-            talks: HashMap::new(),
+            conversations: HashMap::new(),
             subs: HashMap::new(),
             terminals: Terminals::new(0),
             followers: Followers::default(),
@@ -87,12 +87,12 @@ impl Fixture {
     fn show(&self, at: usize, event: &Event) {
         let mut inner = self.state.lock();
         let chat = chat(at);
-        let steps = inner.talks.get_mut(&chat).unwrap().projector_mut().event(event);
-        inner.take(&chat, steps, None);
+        let steps = inner.conversations.get_mut(&chat).unwrap().projector_mut().event(event);
+        inner.apply_steps(&chat, steps, None);
     }
 
     fn feed(&self, at: usize) -> Handle<Feed> {
-        self.state.lock().talks[&chat(at)].stream()
+        self.state.lock().conversations[&chat(at)].stream()
     }
 
     /// How many of the events go past the state.
@@ -183,8 +183,8 @@ fn open(inner: &mut Inner, at: usize) {
     let feed = inner.core.lend(chat.clone(), feed);
     let (effects, _) = mpsc::unbounded_channel();
     let (born, id) = (session.clone(), at.to_string());
-    let talk = Talk::new(session, born, id, feed, effects, None, Shown::default());
-    inner.talks.insert(chat, talk);
+    let talk = Conversation::new(session, born, id, feed, effects, None, Shown::default());
+    inner.conversations.insert(chat, talk);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
 mod acceptance;
-mod conversation;
+mod background;
 mod driver;
+mod entry;
 mod follower;
 mod reading;
 mod shown;
@@ -16,8 +17,9 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
-    conversation::{Cause, Dispatched, ForAgent, Talk},
+    background::shell_of,
     driver::Driver,
+    entry::{Cause, Conversation, Dispatched, ForAgent},
     follower::Shown,
     stream::{Feed, Route},
 };
@@ -104,6 +106,8 @@ pub(crate) enum Setting {
     Approval(Approval),
     /// The model, from the next turn on.
     Model(String),
+    /// How much the model reasons; none is what it chooses by itself.
+    Effort(Option<String>),
     /// Where it will work; only before it begins.
     Isolation(Isolation),
     /// Where its work tree will begin.
@@ -125,6 +129,14 @@ impl Setting {
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Mode(_) | Self::Approval(_))
     }
+
+    /// Whether clients are told of it when an event says it. Where chats work, the state says first.
+    pub(crate) fn is_told_by_events(&self) -> bool {
+        match self {
+            Self::Title(_) | Self::Mode(_) | Self::Approval(_) | Self::Model(_) | Self::Effort(_) => true,
+            Self::Isolation(_) | Self::Branch(_) | Self::Directories(_) => false,
+        }
+    }
 }
 
 /// A session to make when its first message comes.
@@ -136,6 +148,7 @@ pub(crate) struct Draft {
     /// Those of all that its first chat has, when it has not all.
     pub(crate) chosen: Option<Vec<PathBuf>>,
     pub(crate) model: Option<String>,
+    pub(crate) effort: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) approval: Approval,
     pub(crate) title: Option<String>,

@@ -1,9 +1,6 @@
 //! A conversation as the state knows it.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use ahp_types::StateAction;
 use lodge_events::Uuid;
@@ -22,6 +19,8 @@ use crate::{
 pub(crate) struct Cause {
     /// The action of a client; none for what the host does itself.
     pub(crate) dispatched: Option<Dispatched>,
+    /// The setting of a session that it changes. Others are told it in the same words.
+    pub(crate) setting: Option<Box<StateAction>>,
     /// Who waits until it was told.
     pub(crate) told: oneshot::Sender<()>,
 }
@@ -61,7 +60,7 @@ impl ForAgent {
 }
 
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
-pub(crate) struct Talk {
+pub(crate) struct Conversation {
     pub(crate) session: Uri,
     /// The session that it was made in. Addresses of what it has name that one, also when it was moved.
     pub(crate) born: Uri,
@@ -85,8 +84,6 @@ pub(crate) struct Talk {
     pub(crate) shown: Shown,
     /// The message that waited and whose turn the log says to have begun; clients see it in a moment.
     pub(crate) beginning: Option<String>,
-    /// What clients set and the host will tell again: it is known already, and may be outdated by then.
-    expected: VecDeque<StateAction>,
 }
 
 impl Cause {
@@ -125,7 +122,7 @@ impl Cause {
     }
 }
 
-impl Talk {
+impl Conversation {
     pub(crate) fn new(
         session: Uri,
         born: Uri,
@@ -149,7 +146,6 @@ impl Talk {
             asked: None,
             shown,
             beginning: None,
-            expected: VecDeque::new(),
         }
     }
 
@@ -195,28 +191,6 @@ impl Talk {
         self.beginning.is_some() || !self.causes.is_empty()
     }
 
-    /// A client set something that the host will tell as an event.
-    pub(crate) fn expect(&mut self, action: StateAction) {
-        // A draft has nobody to tell it.
-        if !self.is_draft {
-            self.expected.push_back(action);
-        }
-    }
-
-    /// Whether an event only tells what a client set here.
-    pub(crate) fn is_known(&mut self, action: &StateAction) -> bool {
-        let at = self.expected.iter().position(|expected| expected == action);
-        if let Some(at) = at {
-            self.expected.remove(at);
-        }
-        at.is_some()
-    }
-
-    /// Does not expect any more what could not be set.
-    pub(crate) fn unexpect(&mut self, action: &StateAction) {
-        self.is_known(action);
-    }
-
     /// The session behind it is gone. The actions that waited for its events, which do not come any more.
     #[must_use = "their senders wait"]
     pub(crate) fn detach(&mut self) -> Vec<Cause> {
@@ -249,7 +223,7 @@ mod tests {
         let (effects, _driver) = mpsc::unbounded_channel();
         let session: Uri = "lodge:/one".into();
         let feed = Feed::new(session.clone(), Projector::default());
-        let mut talk = Talk::new(
+        let mut talk = Conversation::new(
             session.clone(),
             session.clone(),
             "one".to_owned(),
@@ -260,7 +234,12 @@ mod tests {
         );
         let waits = || {
             let (told, heard) = oneshot::channel();
-            (Cause { dispatched: None, told }, heard)
+            let cause = Cause {
+                dispatched: None,
+                setting: None,
+                told,
+            };
+            (cause, heard)
         };
         let ((cause, recorded), (other, asked)) = (waits(), waits());
         talk.causes.insert(Uuid::new_v4(), cause);

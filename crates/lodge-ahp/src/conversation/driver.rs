@@ -25,7 +25,7 @@ use crate::{
     attachments::Given,
     customizations::{Custom, Watchers},
     face::Face,
-    session_config::Isolation,
+    session_config::{Isolation, effort_in, effort_of},
     state::Uri,
 };
 
@@ -164,7 +164,7 @@ impl Driver {
 
     /// A session that was just made began before anybody followed it.
     fn tell_directory(&self, session: &Session) {
-        if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+        if let Some(talk) = self.face.inner.lock().conversations.get_mut(&self.chat) {
             talk.projector_mut().works_in(session.settings().cwd);
         }
     }
@@ -277,7 +277,7 @@ impl Driver {
         if let Some((_, places)) = places.filter(|(has, places)| *has != places) {
             return Some(places);
         }
-        let talk = inner.talks.get_mut(&self.chat)?;
+        let talk = inner.conversations.get_mut(&self.chat)?;
         (talk.is_draft, talk.is_detached) = (false, false);
         talk.agent = Some(session.clone());
         talk.shown = self.live.as_ref().map(|live| live.shown.clone()).unwrap_or_default();
@@ -304,6 +304,7 @@ impl Driver {
         let new = NewSession {
             id: Some(self.host_id.clone()),
             model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
+            reasoning_effort: draft.effort.clone(),
             cwd: draft.cwd.clone(),
             worktree: isolated.then_some(base),
             additional_directories: draft.further.clone(),
@@ -453,6 +454,10 @@ impl Driver {
             Setting::Model(model.id.clone())
                 .apply(&self.face.host, &session)
                 .await?;
+            let effort = effort_in(model).map(effort_of);
+            if let Some(effort) = effort.filter(|effort| session.settings().reasoning_effort != *effort) {
+                Setting::Effort(effort).apply(&self.face.host, &session).await?;
+            }
         }
         let added = given.texts.into_iter().chain(chats).chain(preface);
         let prompt = prompt_of(given.attachments, added.collect());
@@ -493,6 +498,7 @@ impl Driver {
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
                 Setting::Model(model) => draft.model = Some(model),
+                Setting::Effort(effort) => draft.effort = effort,
                 Setting::Directories(places) => (draft.further, draft.chosen) = (places.further, places.chosen),
             }
             return Ok(());

@@ -2,19 +2,15 @@
 
 use std::path::PathBuf;
 
-use ahp_types::{
-    StateAction,
-    actions::{SessionTitleChangedAction, SessionWorkingDirectoryReplacedAction},
-};
+use ahp_types::{StateAction, actions::SessionWorkingDirectoryReplacedAction};
 use lodge_events::Payload;
 
 use super::stream::{Feed, Sending};
 use crate::{
-    actions::{further, renamed},
-    face::{Face, Held, Inner},
-    projection::{Scope, Step},
+    conversation::Conversation,
+    face::{Face, Held},
+    projection::Step,
     state::{Handle, Uri},
-    talk::Talk,
 };
 
 impl Face {
@@ -36,7 +32,7 @@ impl Face {
                 Payload::LodgeSwitched(told) => self.switched(&mut inner, chat, &told.switches),
                 _ => {}
             }
-            let talk = inner.talks.get_mut(chat)?;
+            let talk = inner.conversations.get_mut(chat)?;
             if let Payload::LodgeMessageBegun(begun) = event.payload() {
                 talk.beginning.take_if(|beginning| *beginning == begun.message_id);
             }
@@ -45,57 +41,34 @@ impl Face {
             if steps.is_empty() && cause.is_none() {
                 continue;
             }
-            let title = steps.iter().find_map(|step| match step {
-                Step::Act(Scope::Session, action) => match &**action {
-                    StateAction::SessionTitleChanged(changed) => Some(changed.title.clone()),
-                    _ => None,
-                },
-                _ => None,
-            });
             // What must not be lost is kept before anybody hears of it.
             let mut held = Held::new(&mut inner);
-            if held.take(chat, steps, cause) {
+            if held.apply_steps(chat, steps, cause) {
                 self.first_turn(&mut held, chat);
             }
-            drop(held);
-            if let Some(title) = title {
-                self.titled(&mut inner, chat, &title);
-            }
         }
-        let talk = inner.talks.get(chat)?;
+        let talk = inner.conversations.get(chat)?;
         let (session, stream) = (talk.session.clone(), talk.stream());
         drop(inner);
         self.telemetry.events(&session, events);
         Some(stream)
     }
 
-    /// The session behind a further chat was given a title: that is the chat's.
-    fn titled(&self, inner: &mut Inner, chat: &Uri, title: &str) {
-        let Some(place) = further(inner, chat) else { return };
-        let title = title.to_owned();
-        let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() });
-        let known = inner.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-        let shown = inner.core.head(chat).map(|head| &head.title);
-        if !known && shown != Some(&title) {
-            renamed(inner, chat, &place, &title);
-        }
-    }
-
     /// A conversation was read anew: if it was about to begin with a message, it does so again.
     pub(super) fn begin_again(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
-        let begun = inner.talks.get(chat).is_some_and(|talk| {
+        let begun = inner.conversations.get(chat).is_some_and(|talk| {
             let next = talk.projector().next_to_prepare().zip(talk.agent());
             next.is_some_and(|(id, agent)| agent.has_begun(id))
         });
         if begun {
-            inner.take(chat, vec![Step::Queued], None);
+            inner.apply_steps(chat, vec![Step::Queued], None);
         }
     }
 
     /// A conversation rests without its agent saying so: what waits may begin.
     pub(super) fn rested(&self, chat: &Uri) {
-        self.inner.lock().take(chat, vec![Step::Rested], None);
+        self.inner.lock().apply_steps(chat, vec![Step::Rested], None);
     }
 
     /// A session works somewhere else than it was said when it was a draft.
@@ -124,7 +97,7 @@ impl Face {
     /// The host let a session go that is shown here.
     pub(super) fn detached(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
-        let waiting = inner.talks.get_mut(chat).map(Talk::detach);
+        let waiting = inner.conversations.get_mut(chat).map(Conversation::detach);
         for cause in waiting.into_iter().flatten() {
             cause.reject(&inner.core, "the session ended before the message was sent; try again");
         }
