@@ -107,7 +107,7 @@ pub(super) fn packages(triple: &str) -> Result<Vec<Package>> {
             .filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
         open.extend(linked.map(|dep| dep.pkg.as_str()));
     }
-    let mut packages = npm()?;
+    let mut packages = npm(triple)?;
     for found in &tree.packages {
         if found.source.is_none() || !reached.contains(found.id.as_str()) {
             continue;
@@ -126,7 +126,7 @@ pub(super) fn packages(triple: &str) -> Result<Vec<Package>> {
 }
 
 /// What the page is built from.
-fn npm() -> Result<Vec<Package>> {
+fn npm(triple: &str) -> Result<Vec<Package>> {
     #[derive(Deserialize)]
     struct Lock {
         packages: BTreeMap<String, Locked>,
@@ -143,7 +143,10 @@ fn npm() -> Result<Vec<Package>> {
     }
     let lock = fs::read_to_string(sh::root().join("web/package-lock.json"))?;
     let lock: Lock = serde_json::from_str(&lock).context("web/package-lock.json cannot be understood")?;
-    let installed = sh::target().join("web/work");
+    // The page is built beside the program. Without their texts, packages may not be given away.
+    let places = [sh::target().join(triple), sh::target()].map(|target| target.join("web/work"));
+    let installed = places.iter().find(|place| place.join("node_modules").is_dir());
+    let installed = installed.context("the page was not built: `LODGE_WEB=require cargo build` says why")?;
     let mut packages = Vec::new();
     for (path, found) in lock.packages {
         let Some(name) = path.rsplit_once("node_modules/").map(|(_, name)| name.to_owned()) else {
