@@ -163,7 +163,10 @@ async fn a_worktree_goes_with_its_session_also_when_another_host_deletes_that() 
     drop(probe);
     assert!(house.host.close(&id).await && tree.is_dir());
     house.host.deleted_elsewhere(&id, || true).await.unwrap();
-    assert!(tree.is_dir() && house.host.summary(&id).unwrap().is_some(), "it is no copy");
+    assert!(
+        tree.is_dir() && house.host.summary(&id).unwrap().is_some(),
+        "it is no copy"
+    );
     let dir = house.dir.path().join("home/session-state").join(&id);
     std::fs::write(dir.join("fleet.joined"), "").unwrap();
     house.host.deleted_elsewhere(&id, || false).await.unwrap();
