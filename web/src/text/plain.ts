@@ -10,16 +10,8 @@ function named(char: string): string {
   return `⟨U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }
 
-/** Characters that take no room, or look like a space and are none. */
-const BLANK = /[\u00ad\u061c\u115f\u1160\u200b\u200e\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]/g;
-
 export function visible(text: string): string {
   return text.replace(BIDI, named).replace(CONTROL, "");
-}
-
-/** For what a person is asked to allow: nothing is left out. */
-export function exact(text: string): string {
-  return text.replace(BIDI, named).replace(CONTROL, named).replace(BLANK, named);
 }
 
 /** One line, for titles and names. */

@@ -1,7 +1,8 @@
 /** Changes of a file, below each other or side by side. */
 import { For, Show, createMemo, createSignal } from "solid-js";
 import { changedPart, sideBySide, type DiffLine, type FileDiff } from "../text/diff";
-import { exact, relativePath, visible } from "../text/plain";
+import { exact } from "../text/exact";
+import { relativePath, visible } from "../text/plain";
 
 const STORE = "lodge.diff";
 /** Whether changes are shown side by side. The choice is for all of them. */
