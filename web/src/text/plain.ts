@@ -1,17 +1,16 @@
 /** Text from models, tools and file systems, made fit to be shown. */
 import type { Text, Uri } from "../ahp/types";
 
-/** Characters that change the direction of what follows can make text read as something else, so they are shown. */
-const BIDI = /[\u202a-\u202e\u2066-\u2069]/g;
-/** Controls that have no look of their own. Tabs and line ends stay. */
-const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/g;
+/** What has no look of its own, changes the direction of what follows, or looks like a space and is none could hide what a text says, so it
+ * is shown by its number. Tabs and line ends stay, and marks that some scripts and pictures are written with. */
+const HIDDEN = /[^\P{C}\t\n\r\u200c-\u200f]|[\u115f\u1160\u2800\u3164\uffa0]/gu;
 
 function named(char: string): string {
   return `⟨U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }
 
 export function visible(text: string): string {
-  return text.replace(BIDI, named).replace(CONTROL, "");
+  return text.replace(HIDDEN, named);
 }
 
 /** One line, for titles and names. */

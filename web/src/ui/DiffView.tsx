@@ -1,7 +1,6 @@
 /** Changes of a file, below each other or side by side. */
 import { For, Show, createMemo, createSignal } from "solid-js";
 import { changedPart, sideBySide, type DiffLine, type FileDiff } from "../text/diff";
-import { exact } from "../text/exact";
 import { relativePath, visible } from "../text/plain";
 
 const STORE = "lodge.diff";
@@ -14,7 +13,7 @@ export function toggleSplit(): void {
 }
 
 const WIDEST = 2000;
-const cut = (text: string) => exact(text.length > WIDEST ? `${text.slice(0, WIDEST)}…` : text);
+const cut = (text: string) => visible(text.length > WIDEST ? `${text.slice(0, WIDEST)}…` : text);
 
 function Marked(props: { line: DiffLine; other?: DiffLine }) {
   const part = () => (props.other && props.line.kind !== "same" ? changedPart(props.line.text, props.other.text) : undefined);
@@ -24,9 +23,9 @@ function Marked(props: { line: DiffLine; other?: DiffLine }) {
         const end = () => props.line.text.length - range().tail;
         return (
           <>
-            {exact(props.line.text.slice(0, range().head))}
-            <mark>{exact(props.line.text.slice(range().head, end()))}</mark>
-            {exact(props.line.text.slice(end()))}
+            {visible(props.line.text.slice(0, range().head))}
+            <mark>{visible(props.line.text.slice(range().head, end()))}</mark>
+            {visible(props.line.text.slice(end()))}
           </>
         );
       }}
@@ -63,8 +62,8 @@ export function DiffView(props: Props) {
     <div class="diff">
       <Show when={!props.bare}>
         <div class="diff-head">
-          <code class="path" title={exact(name())}>
-            {exact(name())}
+          <code class="path" title={visible(name())}>
+            {visible(name())}
           </code>
           <Stat added={props.diff.added} removed={props.diff.removed} />
           <button type="button" class="link wide-only" onClick={toggleSplit}>

@@ -4,7 +4,6 @@ import { createMutable } from "solid-js/store";
 import { answer, answered, answering, client, mayAnswer, mayWrite, type Open } from "../app";
 import type { Answer, Option, Question, ToolCall } from "../ahp/types";
 import { diffTexts, parseUnified, type FileDiff } from "../text/diff";
-import { exact } from "../text/exact";
 import { visible } from "../text/plain";
 import { safeHref } from "../text/markdown";
 import { DiffView } from "./DiffView";
@@ -89,7 +88,7 @@ function Confirmation(props: { open: Open; call: ToolCall; turnId: string; direc
         </Match>
         <Match when={diff()}>{(found) => <DiffView diff={found()} directory={props.directory} />}</Match>
         <Match when={inputText(props.call)}>
-          <Output text={exact(inputText(props.call))} label="Input" />
+          <Output text={visible(inputText(props.call))} label="Input" />
         </Match>
       </Switch>
       <Show when={mode() === "deny"}>
