@@ -2,7 +2,7 @@
 
 use lodge_host::{
     ManagedPolicy,
-    rules::{Access, Rule, RuleSubject},
+    rules::{Access, Rule, RuleSubject, server_tools},
 };
 use serde::Deserialize;
 
@@ -88,8 +88,8 @@ fn what(text: &str) -> Result<RuleSubject, String> {
         "domain" | "url" if all => RuleSubject::Tool("url".to_owned()),
         "domain" | "url" => RuleSubject::Url(argument),
         "mcp" if all => RuleSubject::Tool("*/*".to_owned()),
-        "mcp" if !argument.contains('/') => RuleSubject::Tool(format!("{argument}/*")),
-        "mcp" => RuleSubject::Tool(argument),
+        "mcp" if !argument.contains('/') => server_tools(&format!("{argument}/*")),
+        "mcp" => server_tools(&argument),
         "tool" if !argument.is_empty() => RuleSubject::Tool(argument),
         _ => return Err(malformed()),
     })

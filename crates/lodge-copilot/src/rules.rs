@@ -1,7 +1,9 @@
 //! Permission rules as the SDKs write them: a kind and an argument, or an approval with its details.
 
 use lodge_events::PermissionRule;
-use lodge_host::rules::{Access, RuleSubject, sampling_of};
+use lodge_host::rules::{
+    Access, RuleSubject, client_tool, client_tools, escaped, sampling_of, server_tool, server_tools,
+};
 use serde::Deserialize;
 
 /// The subject of a client's rule.
@@ -20,7 +22,9 @@ pub(crate) fn what(rule: &PermissionRule) -> RuleSubject {
         },
         ("path", Some(glob)) => RuleSubject::Path { glob, access: None },
         ("url", Some(pattern)) => RuleSubject::Url(pattern),
-        ("mcp", Some(server)) if !server.contains('/') => RuleSubject::Tool(format!("{server}/*")),
+        ("mcp", Some(server)) if !server.contains('/') => server_tools(&format!("{server}/*")),
+        ("mcp", Some(tool)) => server_tools(&tool),
+        ("custom-tool", Some(name)) => client_tools(&name),
         // Kinds that are tools (`read`, `write`, `url`, `memory`), and tools by their name.
         (_, Some(name)) => RuleSubject::Tool(name),
         (kind, None) => RuleSubject::Tool(kind.to_owned()),
@@ -53,18 +57,16 @@ pub(crate) enum Approved {
 impl Approved {
     /// What is approved. Of commands, the names of their programs are not enough to say: `Err` with these.
     pub(crate) fn what(self) -> Result<RuleSubject, Vec<String>> {
-        let tool = match self {
+        let tool = |name: &str| RuleSubject::Tool(name.to_owned());
+        Ok(match self {
             Self::Commands { command_identifiers } => return Err(command_identifiers),
-            Self::Read => "read".to_owned(),
-            Self::Write => "write".to_owned(),
-            Self::Mcp { server_name, tool_name } => {
-                format!("{server_name}/{}", tool_name.as_deref().unwrap_or("*"))
-            }
-            Self::McpSampling { server_name } => sampling_of(&server_name),
-            Self::Memory => "memory".to_owned(),
-            Self::CustomTool { tool_name } => tool_name,
-        };
-        Ok(RuleSubject::Tool(tool))
+            Self::Read => tool("read"),
+            Self::Write => tool("write"),
+            Self::Mcp { server_name, tool_name } => server_tool(&server_name, tool_name.as_deref()),
+            Self::McpSampling { server_name } => tool(&escaped(&sampling_of(&server_name))),
+            Self::Memory => tool("memory"),
+            Self::CustomTool { tool_name } => client_tool(&tool_name),
+        })
     }
 }
 
@@ -89,7 +91,9 @@ mod tests {
             ("url", None, RuleSubject::Tool("url".into())),
             ("mcp", Some("github"), RuleSubject::Tool("github/*".into())),
             ("mcp", Some("github/list"), RuleSubject::Tool("github/list".into())),
-            ("custom-tool", Some("mine"), RuleSubject::Tool("mine".into())),
+            ("mcp", Some("client"), RuleSubject::Tool("[c]lient/*".into())),
+            ("custom-tool", Some("mine"), RuleSubject::Tool("client/mine".into())),
+            ("custom-tool", Some("shell"), RuleSubject::Tool("client/shell".into())),
             ("memory", None, RuleSubject::Tool("memory".into())),
         ] {
             let rule = PermissionRule {
@@ -97,6 +101,40 @@ mod tests {
                 argument: argument.map(str::to_owned),
             };
             assert_eq!(what(&rule), expected, "{kind} {argument:?}");
+        }
+    }
+
+    #[test]
+    fn an_approval_of_a_tool_is_about_that_tool_alone() {
+        for (approval, expected) in [
+            (
+                serde_json::json!({"kind": "custom-tool", "toolName": "shell"}),
+                "client/shell",
+            ),
+            (
+                serde_json::json!({"kind": "custom-tool", "toolName": "*"}),
+                "client/[*]",
+            ),
+            (
+                serde_json::json!({"kind": "custom-tool", "toolName": "\\a"}),
+                "client/[\\]a",
+            ),
+            (
+                serde_json::json!({"kind": "mcp", "serverName": "*", "toolName": "*"}),
+                "[*]/[*]",
+            ),
+            (serde_json::json!({"kind": "mcp", "serverName": "github"}), "github/*"),
+            (
+                serde_json::json!({"kind": "mcp", "serverName": "client", "toolName": "x"}),
+                "[c]lient/x",
+            ),
+            (
+                serde_json::json!({"kind": "mcp-sampling", "serverName": "*"}),
+                "mcp-sampling/[*]",
+            ),
+        ] {
+            let approved: Approved = serde_json::from_value(approval.clone()).unwrap();
+            assert_eq!(approved.what(), Ok(RuleSubject::Tool(expected.into())), "{approval}");
         }
     }
 }

@@ -148,7 +148,10 @@ pub mod mcp {
 
 /// Permission rules.
 pub mod rules {
-    pub use lodge_tools::rules::{Access, Policy, Rule, RuleSet, RuleSubject, Scope, location, sampling_of};
+    pub use lodge_tools::rules::{
+        Access, Policy, Rule, RuleSet, RuleSubject, Scope, client_tool, client_tools, escaped, location, sampling_of,
+        server_tool, server_tools,
+    };
 }
 
 /// Terminals of people, beside the agent.

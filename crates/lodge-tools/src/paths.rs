@@ -91,6 +91,33 @@ pub fn real(path: &Path) -> io::Result<PathBuf> {
     Ok(done)
 }
 
+/// Links of the system's own, such as `/tmp` on macOS: only its owner can make them lead elsewhere.
+const SYSTEM: &[&str] = &["tmp", "var", "etc", "bin", "sbin", "lib", "lib64"];
+
+/// A normal path where the system's own link that it begins with is what it leads to.
+pub(crate) fn without_system_link(path: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt;
+    let first = names(path)
+        .next()
+        .filter(|name| SYSTEM.iter().any(|system| name == system));
+    let found = first.and_then(|name| {
+        let top = Path::new("/").join(name);
+        let link = top.symlink_metadata().ok()?;
+        let is_system = link.is_symlink() && link.uid() == 0;
+        Some((
+            is_system.then(|| real(&top).ok()).flatten()?,
+            path.strip_prefix(&top).ok()?,
+        ))
+    });
+    found.map_or_else(
+        || path.to_owned(),
+        |(place, rest)| match rest == Path::new("") {
+            true => place,
+            false => place.join(rest),
+        },
+    )
+}
+
 /// Names of a path, `..` among them.
 fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {

@@ -294,16 +294,31 @@ async fn of_open_request(
         };
         let rules = asked
             .filter(is_for)
-            .flat_map(|request| asking.session().lasting_rules(&request));
-        rules.collect::<Vec<_>>()
+            .map(|request| asking.session().lasting_rules(&request));
+        rules.collect()
     };
     let found = tokio::task::spawn_blocking(find).await.map_err(RpcError::failed)?;
-    if found.is_empty() {
-        let message = "no open permission request is for these commands and can be kept; answer a request with \
-                       approve-for-location, or add a rule with session.permissions.modifyRules";
-        return Err(RpcError::failed(message));
+    of_one(found).map_err(RpcError::failed)
+}
+
+/// What is kept of the open requests that fit: nobody can tell which one was meant if they differ.
+fn of_one(mut found: Vec<Vec<Rule>>) -> Result<Vec<Rule>, &'static str> {
+    found.dedup();
+    match found.as_slice() {
+        [] => {}
+        [rules] if rules.is_empty() => {}
+        [_] => return Ok(found.remove(0)),
+        _ => {
+            return Err(
+                "several open permission requests are for these commands; answer the one that you mean with \
+                        approve-for-location",
+            );
+        }
     }
-    Ok(found)
+    Err(
+        "no open permission request is for these commands and can be kept; answer a request with \
+         approve-for-location, or add a rule with session.permissions.modifyRules",
+    )
 }
 
 fn load(ctx: &Ctx, place: &std::path::Path) -> Result<RuleSet, RpcError> {
@@ -342,4 +357,29 @@ async fn trust(ctx: Ctx, params: Params) -> MethodResult {
     let PathParams { path } = params.parse()?;
     Trust::of(ctx.host.home()).set(&path, true).map_err(RpcError::failed)?;
     answer(&json!({"success": true}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_programs_keep_the_rules_of_one_open_request_only() {
+        let rule = |text: &str| Rule::allow(RuleSubject::Command(text.to_owned()));
+        let (one, other) = (vec![rule("rm a [=]")], vec![rule("rm -rf src [=]")]);
+        for (found, expected) in [
+            (vec![one.clone()], Ok(one.clone())),
+            (vec![one.clone(), one.clone()], Ok(one.clone())),
+            (vec![one.clone(), other], Err("several open")),
+            (vec![one, vec![]], Err("several open")),
+            (vec![vec![]], Err("no open")),
+            (vec![], Err("no open")),
+        ] {
+            match (of_one(found), expected) {
+                (Ok(kept), Ok(expected)) => assert_eq!(kept, expected),
+                (Err(message), Err(expected)) => assert!(message.starts_with(expected), "{message}"),
+                (kept, _) => panic!("{kept:?}"),
+            }
+        }
+    }
 }

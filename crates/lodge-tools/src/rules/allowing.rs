@@ -7,7 +7,7 @@ use lodge_events::{PermissionRequest, ReadPermission, WritePermission};
 
 use super::{
     Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, RuleSubject, Source,
-    pattern::{covers, name_matches, path_matcher, url_fits},
+    pattern::{covers, path_matcher, url_fits},
     subject::{Subject, is_in_own_words},
     targets,
 };
@@ -68,7 +68,7 @@ impl<'a> Allowing<'a> {
             return None;
         }
         let by_name = |what: &RuleSubject| match what {
-            RuleSubject::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
+            RuleSubject::Tool(pattern) => self.subject.name.as_ref().is_some_and(|name| name.is(pattern)),
             _ => false,
         };
         if let Some(source) = self.rule(by_name) {

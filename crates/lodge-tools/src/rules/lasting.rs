@@ -6,6 +6,7 @@ use lodge_events::PermissionRequest;
 
 use super::{
     Access, Place, Rule, RuleSet, RuleSubject,
+    names::{self, Name},
     remembered::{self, CommandRule},
     subject::{Subject, is_in_own_words},
 };
@@ -40,12 +41,7 @@ pub fn rules_for(request: &PermissionRequest, rules: &RuleSet, place: &Place) ->
         }
         request if is_in_own_words(request) => {}
         PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
-            what.extend(
-                subject
-                    .names
-                    .iter()
-                    .map(|name| RuleSubject::Tool(globset::escape(name))),
-            );
+            what.extend(subject.name.as_ref().and_then(Name::kept));
         }
         PermissionRequest::Url(asked) => what.extend(site(&asked.url).map(RuleSubject::Url)),
         _ => {}
@@ -78,7 +74,10 @@ pub fn lasting(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> S
     let others = made.iter().filter_map(|rule| {
         Some(match &rule.what {
             RuleSubject::Command(_) => return None,
-            RuleSubject::Tool(pattern) => format!("calls of `{}`", unescaped(pattern)),
+            RuleSubject::Tool(pattern) => match names::of_client(pattern) {
+                Some(name) => format!("calls of the app's tool `{}`", unescaped(name)),
+                None => format!("calls of `{}`", unescaped(pattern)),
+            },
             RuleSubject::Url(pattern) => format!("addresses below {}", pattern.trim_end_matches('*')),
             RuleSubject::Path { glob, access } => {
                 let done = if *access == Some(Access::Read) {

@@ -15,8 +15,8 @@
 //! [[allow]]
 //! url = "https://docs.rs/*"         # or a host: "docs.rs", "*.example.com"
 //! [[deny]]
-//! tool = "github/delete_*"          # shell, write, read, url, memory, <server>/<tool>, a client's tool,
-//!                                   # mcp-sampling/<server>
+//! tool = "github/delete_*"          # shell, write, read, url, memory, <server>/<tool>, mcp-sampling/<server>, a client's tool;
+//!                                   # client/<tool>: a client's tool even if it is called like another one
 //! [[location."/home/me/project".allow]]
 //! command = "cargo"                 # only there
 //! ```
@@ -27,6 +27,7 @@ mod decide;
 mod file;
 mod home;
 mod lasting;
+mod names;
 mod pattern;
 mod remembered;
 mod searches;
@@ -43,12 +44,8 @@ use crate::git_files::GitFiles;
 pub use decide::{decide, governs};
 pub(crate) use home::is_for_agents;
 pub use lasting::{lasting, rules_for};
+pub use names::{client_tool, client_tools, escaped, sampling_of, server_tool, server_tools};
 pub use pattern::Exclusions;
-
-/// What rules call it when a server asks the model.
-pub fn sampling_of(server: &str) -> String {
-    format!("mcp-sampling/{server}")
-}
 
 /// What begins the name under which people are asked about a request in an agent's own words. No tool is called like that.
 const AGENT_REQUEST: &str = "agent ";
@@ -123,7 +120,7 @@ pub enum Effect {
 #[serde(rename_all = "lowercase")]
 pub enum RuleSubject {
     /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
-    /// of a client's tool, `mcp-sampling/<server>`.
+    /// of a client's tool, `client/<name>` for a client's tool and nothing else, `mcp-sampling/<server>`.
     Tool(String),
     /// Commands that begin with these words: `git log`, `npm run`. With `[=]` at the end, which only rules that allow may have,
     /// exactly the pipeline with this text.

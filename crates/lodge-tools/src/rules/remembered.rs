@@ -1,6 +1,8 @@
 //! Rules about commands: those that people write, which hold the words that commands begin with, and those that are made when
 //! somebody allows a command for longer than once. These hold the text of one pipeline and a mark: `make test [=]`.
 
+use crate::shell;
+
 const EXACTLY: &str = "=";
 
 /// A rule about commands.
@@ -53,7 +55,7 @@ pub(super) fn described(texts: &[&str]) -> String {
 fn is_odd(texts: &[&str]) -> bool {
     texts
         .iter()
-        .any(|text| text.contains('`') || text.contains(char::is_control))
+        .any(|text| text.contains('`') || text.contains(char::is_control) || shell::misleads(text))
 }
 
 #[cfg(test)]
@@ -72,6 +74,12 @@ mod tests {
             ),
             (&["git commit -m 'a\nb'"], "exactly this command"),
             (&["echo '`'"], "exactly this command"),
+            (&["rm \u{202e}txt.a"], "exactly this command"),
+            (&["rm a\u{200b}b", "ls"], "exactly these 2 commands"),
+            (
+                &["echo \u{1f469}\u{200d}\u{1f4bb}"],
+                "exactly `echo \u{1f469}\u{200d}\u{1f4bb}`",
+            ),
             (&[&long], "exactly this command"),
             (&[&long, "ls"], "exactly these 2 commands"),
         ] {

@@ -10,9 +10,10 @@ use lodge_events::{PermissionRequest, ShellPermission};
 
 use super::{
     AGENT_REQUEST, Access, Effect, Place, Rule, RuleSet, RuleSubject, Source,
-    pattern::{begins_with, covers, is_spelt, name_matches, path_matcher, url_matches},
+    names::Name,
+    pattern::{begins_with, covers, is_spelt, path_matcher, url_matches},
     remembered::CommandRule,
-    sampling_of, searches, targets,
+    searches, targets,
 };
 use crate::{
     paths,
@@ -30,7 +31,8 @@ type Places = Option<Vec<PathBuf>>;
 /// What a request is about, in terms of rules.
 pub(super) struct Subject<'a> {
     pub(super) request: &'a PermissionRequest,
-    pub(super) names: Vec<String>,
+    /// What rules about tools call it.
+    pub(super) name: Option<Name<'a>>,
     /// What is known about a command that calls programs.
     pub(super) command: Analysis,
     /// Places it names, each with whether it may be written.
@@ -62,11 +64,10 @@ impl<'a> Subject<'a> {
         });
         let has_location = !rules.location.as_os_str().is_empty();
         let location = if has_location { &rules.location } else { &place.cwd };
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let mut subject = Self {
             named: named.flatten().collect(),
             request,
-            names: Vec::new(),
+            name: Name::of(request),
             command: Analysis::default(),
             files: Vec::new(),
             urls: Vec::new(),
@@ -78,7 +79,6 @@ impl<'a> Subject<'a> {
         };
         match request {
             PermissionRequest::Shell(shell) => {
-                subject.names = names(&["shell", "bash"]);
                 // What is written to a running command is no command.
                 if shell.command_segments.is_some() {
                     subject.command = analyse(&shell.full_command_text);
@@ -87,30 +87,19 @@ impl<'a> Subject<'a> {
                 subject.urls = shell.possible_urls.iter().map(|url| url.url.clone()).collect();
             }
             PermissionRequest::Read(read) => {
-                subject.names = names(&["read"]);
                 subject
                     .files
                     .push((both(&read.path, read.resolved_path.as_deref(), place), false));
             }
             PermissionRequest::Write(write) => {
-                subject.names = names(&["write"]);
                 subject
                     .files
                     .push((both(&write.file_name, write.resolved_path.as_deref(), place), true));
             }
             PermissionRequest::Url(url) => {
-                subject.names = names(&["url", "web_fetch"]);
                 subject.urls.push(url.url.clone());
             }
-            // Not a tool: who allows all tools of a server does not mean this.
-            PermissionRequest::Mcp(mcp) if mcp.is_sampling() => {
-                subject.names = vec![sampling_of(&mcp.server_name)];
-            }
-            PermissionRequest::Mcp(mcp) => subject.names = vec![format!("{}/{}", mcp.server_name, mcp.tool_name)],
-            PermissionRequest::CustomTool(tool) => subject.names = vec![tool.tool_name.clone()],
-            PermissionRequest::Memory(_) => subject.names = names(&["memory"]),
-            PermissionRequest::Hook(hook) => subject.names = vec![hook.tool_name.clone()],
-            PermissionRequest::Other(_) => {}
+            _ => {}
         }
         subject
     }
@@ -151,17 +140,19 @@ impl<'a> Subject<'a> {
     }
 
     /// The text that a rule about exactly this pipeline has: its own, and where it runs, counted from the location. `None` if the
-    /// text does not say which files outside the session's directories it means, or if it names a guarded one that it may write.
+    /// text does not say which files outside the session's directories it means, or if it names a guarded one that it writes.
     pub(super) fn exact_text(&self, pipeline: &Pipeline) -> Option<String> {
         let text = pipeline.exact.as_ref()?;
-        let is_said = |(path, write): (&str, bool)| {
-            let written = paths::normal(&paths::in_directory(&self.cwd, path));
+        let is_said = |call: &ProgramCall, path: &str| {
+            let said = paths::without_system_link(&paths::normal(&paths::in_directory(&self.cwd, path)));
             let is_fine = |place: &PathBuf| {
-                (targets::inside(place, &self.roots) || *place == written) && !(write && self.guards(place))
+                let is_known = targets::inside(place, &self.roots) || *place == said;
+                is_known && !(call.rewrites(path) && self.guards(place))
             };
             self.places_of(path).is_some_and(|places| places.iter().all(is_fine))
         };
-        if !pipeline.calls.iter().flat_map(ProgramCall::files).all(is_said) {
+        let is_all_said = |call: &ProgramCall| call.files().all(|(path, _)| is_said(call, path));
+        if !pipeline.calls.iter().all(is_all_said) {
             return None;
         }
         let dir = self.directory(pipeline)?;
@@ -245,7 +236,7 @@ impl<'a> Subject<'a> {
     /// Whether a denial is about any part of the request.
     pub(super) fn touches(&self, what: &RuleSubject, base: &Path) -> bool {
         match what {
-            RuleSubject::Tool(pattern) => self.names.iter().any(|name| name_matches(name, pattern)),
+            RuleSubject::Tool(pattern) => self.name.as_ref().is_some_and(|name| name.may_be(pattern)),
             RuleSubject::Command(rule) => match self.request {
                 PermissionRequest::Shell(shell) => {
                     let words = CommandRule::read(rule).words();

@@ -190,6 +190,8 @@ impl ProgramCall {
             redirected,
             operands: call.operands,
             runs: call.runs,
+            spared: call.spared,
+            edits: call.edits,
             urls: call.urls,
         }
     }
@@ -203,6 +205,7 @@ impl ProgramCall {
             redirected: all(&self.redirected),
             operands: all(&self.operands),
             runs: all(&self.runs),
+            spared: all(&self.spared),
             ..self.clone()
         }
     }

@@ -34,6 +34,10 @@ pub(crate) struct ProgramCall {
     pub(crate) operands: Vec<String>,
     /// Files among the paths that it runs.
     pub(crate) runs: Vec<String>,
+    /// Arguments that name what it leaves alone.
+    pub(crate) spared: Vec<String>,
+    /// Whether it may be called to write files that its other arguments name.
+    pub(crate) edits: bool,
     /// Addresses that it names.
     pub(crate) urls: Vec<String>,
 }
@@ -43,6 +47,17 @@ impl ProgramCall {
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, bool)> {
         let named = self.paths.iter().map(|(path, write)| (path, *write));
         let all = named.chain(self.operands.iter().map(|path| (path, false)));
-        all.map(|(path, write)| (path.as_str(), write || !self.read_only && !self.runs.contains(path)))
+        all.map(|(path, write)| (path.as_str(), write || !self.read_only && !self.leaves(path)))
+    }
+
+    /// Whether it is called to write this file. Any other may be written, too, but whoever approved the whole text of a call
+    /// has seen all that it names.
+    pub(crate) fn rewrites(&self, path: &str) -> bool {
+        self.paths.iter().any(|(named, write)| *write && named == path) || self.edits && !self.leaves(path)
+    }
+
+    fn leaves(&self, path: &str) -> bool {
+        let mut left = self.runs.iter().chain(&self.spared);
+        left.any(|left| left == path)
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn runs_download(commands: &[ShellCommand]) -> bool {
 }
 
 /// Whether a command is not what it looks like: some characters change the direction of text, hide in it or look like blanks.
-pub(super) fn misleads(command: &str) -> bool {
+pub(crate) fn misleads(command: &str) -> bool {
     let hides = |c: char| {
         matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -71,6 +71,38 @@ const FAMILIES: &[&str] = &[
     "lfs",
 ];
 
+/// Subcommands that leave the files alone that they name.
+const LEAVING: &[&str] = &["add", "commit", "push", "tag", "branch"];
+
+/// Options before a message that take no value, so that what follows them is an option.
+#[rustfmt::skip]
+const FLAGS: &[&str] = &[
+    "-a", "-s", "-q", "-n", "-f", "--all", "--amend", "--no-verify", "--signoff", "--allow-empty", "--annotate", "--no-ff",
+];
+
+/// Arguments without messages, which are no files whatever they look like.
+fn without_messages(name: &str, args: &[Word]) -> Vec<Word> {
+    let mut kept: Vec<Word> = Vec::new();
+    let mut rest = args.iter();
+    let mut may_be_option = matches!(name, "commit" | "tag" | "merge");
+    while let Some(word) = rest.next() {
+        let text = word.text.as_str();
+        let takes_message = matches!(text, "-m" | "--message") || text == "-am" && name == "commit";
+        match word.glob {
+            false if may_be_option && takes_message => {
+                // A pattern could be several arguments.
+                kept.extend(rest.next().filter(|message| message.glob).cloned());
+            }
+            false if may_be_option && text.starts_with("--message=") => {}
+            _ => {
+                may_be_option &= text != "--" && (!text.starts_with('-') || FLAGS.contains(&text));
+                kept.push(word.clone());
+            }
+        }
+    }
+    kept
+}
+
 pub(super) fn call(args: &[Word]) -> Call {
     let mut dir = String::new();
     let mut rest = args;
@@ -128,6 +160,8 @@ pub(super) fn call(args: &[Word]) -> Call {
             call.paths.extend(paths.into_iter().map(|path| (path, false)));
         }
         None => {
+            call.edits = !LEAVING.contains(&name.text.as_str());
+            let operands = &without_messages(&name.text, operands);
             let likely = operands.iter().filter(|word| programs::looks_like_path(&word.text));
             call.paths.extend(likely.map(|word| (join(&dir, &path(word)), false)));
             call.operands = programs::operands(operands)

@@ -8,6 +8,7 @@
 mod build;
 mod called;
 mod danger;
+mod edits;
 mod exact;
 mod git;
 mod guess;
@@ -20,6 +21,7 @@ mod special;
 mod wrappers;
 
 pub(crate) use called::{Pipeline, ProgramCall};
+pub(crate) use danger::misleads;
 pub(crate) use exact::in_directory;
 use lodge_events::{CommandSegment, ShellCommand};
 

@@ -1,7 +1,7 @@
 //! What a program call does: whether it only reads, which paths and URLs it names, and which of its words identify what
 //! runs.
 
-use super::{git, parser::Word, read_only, sed, special};
+use super::{edits, git, parser::Word, read_only, sed, special};
 
 /// What one program call does.
 #[derive(Debug, Default, PartialEq)]
@@ -15,6 +15,10 @@ pub(super) struct Call {
     pub(super) operands: Vec<String>,
     /// Files among the paths that it runs.
     pub(super) runs: Vec<String>,
+    /// Arguments that name what it leaves alone.
+    pub(super) spared: Vec<String>,
+    /// Whether it may be called to write files that its other arguments name.
+    pub(super) edits: bool,
     pub(super) urls: Vec<String>,
     /// Whether the identifier says what is run, so that an approval of it means something.
     pub(super) rememberable: bool,
@@ -73,11 +77,11 @@ const RUNNERS: &[&str] = &["ssh", "awk", "gawk", "mawk", "nawk"];
 
 /// Programs whose arguments are files they change: all of them, or only the last.
 #[rustfmt::skip]
-const WRITE_ALL: &[&str] = &[
+pub(super) const WRITE_ALL: &[&str] = &[
     "rm", "rmdir", "mkdir", "touch", "mv", "truncate", "shred", "tee", "chmod", "chown", "chgrp", "unlink", "mkfifo",
     "gzip", "gunzip", "bzip2", "xz",
 ];
-const WRITE_LAST: &[&str] = &["cp", "ln", "install", "rsync", "scp"];
+pub(super) const WRITE_LAST: &[&str] = &["cp", "ln", "install", "rsync", "scp"];
 
 /// The name to know a program by: a path only where it is not one of the system's own.
 pub(super) fn name_of(text: &str) -> &str {
@@ -205,13 +209,18 @@ fn other(name: &str, args: &[Word]) -> Call {
         runs.push(name.to_owned());
     }
     runs.extend(operands.first().filter(|_| runs_file).map(|script| path(script)));
+    let endpoint = match args {
+        [api, endpoint, ..] if name == "gh" && api.text == "api" && !endpoint.glob => Some(endpoint),
+        _ => None,
+    };
     for word in args.iter().filter(|word| urls_in(&word.text).is_empty()) {
         let text = word.text.as_str();
         let is = |operand: Option<&&Word>| operand.is_some_and(|operand| **operand == *word);
         if let Some((key, file)) = text.split_once('=').filter(|_| name == "dd") {
             paths.push((file.to_owned(), key == "of"));
         } else if text.starts_with('-') {
-            paths.extend(path_in_option(text).map(|path| (path, true)));
+            let option = text.split('=').next().unwrap_or_default();
+            paths.extend(path_in_option(text).map(|path| (path, !edits::is_sparing(option))));
         } else if WRITE_ALL.contains(&name) {
             // The first argument of these is a mode or an owner.
             if !(matches!(name, "chmod" | "chown" | "chgrp") && is(operands.first())) {
@@ -219,6 +228,8 @@ fn other(name: &str, args: &[Word]) -> Call {
             }
         } else if WRITE_LAST.contains(&name) {
             paths.push((path(word), is(operands.last())));
+        } else if endpoint.is_some_and(|endpoint| std::ptr::eq(endpoint, word)) {
+            // No file, whatever it looks like.
         } else if looks_like_path(text) || is_reader(name) || runs_file && is(operands.first()) {
             // A reader is here because of an option that may make it write.
             paths.push((path(word), is_reader(name)));
@@ -238,6 +249,8 @@ fn other(name: &str, args: &[Word]) -> Call {
         paths,
         operands: possible,
         runs,
+        spared: edits::spared(args),
+        edits: edits::edits(name, args),
         urls,
         rememberable,
     }

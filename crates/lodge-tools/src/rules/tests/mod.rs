@@ -914,6 +914,8 @@ fn people_read_what_a_lasting_approval_covers() {
         ("write /etc/x[1]", "edits of /etc/x[1]"),
         ("url https://a.org/x", "addresses below https://a.org/"),
         ("mcp s/t", "calls of `s/t`"),
+        ("mcp client/t", "calls of `client/t`"),
+        ("tool shell", "calls of the app's tool `shell`"),
         ("make test --eval=x", ""),
     ] {
         assert_eq!(

@@ -31,6 +31,46 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         ("touch .git/config", "ask: touch .git/config"),
         ("sed -i s/a/b/ .envrc", "ask: sed -i s/a/b/ .envrc"),
+        ("git add .prettierrc", "allow: git add .prettierrc\nask: git add .envrc"),
+        (
+            "ruff check --exclude .venv",
+            "allow: ruff check --exclude .venv\nask: ruff check --exclude .env",
+        ),
+        (
+            "rsync -a --exclude .git . out",
+            "allow: rsync -a --exclude .git . out\nask: rsync -a . .git",
+        ),
+        (
+            "tar --exclude=.git -czf a.tgz .",
+            "allow: tar --exclude=.git -czf a.tgz .\nask: tar -czf a.tgz .",
+        ),
+        (
+            "eslint --config .eslintrc.js src",
+            "allow: eslint --config .eslintrc.js src\nask: eslint --config .eslintrc.js .",
+        ),
+        (
+            "eslint --config=.eslintrc.js src",
+            "ask: eslint --config=.eslintrc.js src",
+        ),
+        ("gh api /repos/x/y", "allow: gh api /repos/x/y\nask: gh api /repos/x/z"),
+        ("git checkout .envrc", "ask: git checkout .envrc"),
+        ("cp a.txt .envrc", "ask: cp a.txt .envrc"),
+        ("rsync -a src .git/hooks -v", "ask: rsync -a src .git/hooks -v"),
+        ("tar xf a.tar -C .git/hooks", "ask: tar xf a.tar -C .git/hooks"),
+        (
+            "gcc x.c -o .git/hooks/pre-commit",
+            "ask: gcc x.c -o .git/hooks/pre-commit",
+        ),
+        (
+            "prettier --write .vscode/settings.json",
+            "ask: prettier --write .vscode/settings.json",
+        ),
+        ("ruff format .venv/x.py", "ask: ruff format .venv/x.py"),
+        (
+            "prettier --write --ignore .venv .venv",
+            "ask: prettier --write --ignore .venv .venv",
+        ),
+        ("echo x > .envrc", "ask: echo x > .envrc"),
         (
             ".venv/bin/pytest tests",
             "allow: .venv/bin/pytest tests\nask: .venv/bin/pytest tests .envrc",
@@ -67,6 +107,23 @@ fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
         ),
         ("mcp s/t", "allow: mcp s/t\nask: mcp s/u"),
         ("tool mine", "allow: tool mine\nask: tool other"),
+        // Apps and servers call their tools what they like.
+        (
+            "tool shell",
+            "allow: tool shell\nask: tool bash\nask: rm a.txt\nask: mcp client/shell",
+        ),
+        ("tool bash", "allow: tool bash\nask: rm a.txt"),
+        ("tool read", "allow: tool read\nask: read /etc/x"),
+        ("tool write", "allow: tool write\nask: write a.txt"),
+        ("tool url", "allow: tool url\nask: url https://a.org/x"),
+        ("tool *", "allow: tool *\nask: tool other\nask: rm a.txt"),
+        ("tool \\shell", "allow: tool \\shell\nask: tool shell\nask: rm a.txt"),
+        ("tool s/t", "allow: tool s/t\nask: mcp s/t"),
+        ("mcp s/shell", "allow: mcp s/shell\nask: tool s/shell\nask: tool shell"),
+        (
+            "mcp client/shell",
+            "allow: mcp client/shell\nask: tool shell\nask: tool client/shell",
+        ),
         (
             "rm q1 && mkdir a",
             "allow: rm q1 && mkdir a\nallow: rm q1\nallow: mkdir a; rm q1\nask: mkdir b\nask: rm q1 q2\nask: mkdir -p a",
@@ -386,4 +443,104 @@ fn hidden_and_denied_files_are_found_by_their_bare_names() {
         allow: git commit -m 'Keep it secret'
         ",
     );
+}
+
+#[test]
+fn what_is_left_alone_and_what_is_no_file_needs_no_question_where_people_wrote_a_rule() {
+    let bench = bench();
+    let rules = bench.load(
+        "[[allow]]\ncommand = \"ruff\"\n[[allow]]\ncommand = \"git commit\"\n[[allow]]\ncommand = \"gh api\"\n[[allow]]\ncommand = \"rm\"",
+        "",
+    );
+    bench.check(
+        &rules,
+        "
+        allow: ruff check --exclude .venv
+        allow: ruff check --exclude=.venv src
+        ask: ruff check .venv
+        ask: ruff check --exclude .venv .venv
+        ask: ruff check --exclude .venv --config=.venv
+        ask: ruff check --config .venv/x
+        ask: rm --exclude .envrc
+        allow: git commit -m '/api: fix'
+        allow: git commit -a -m '/api: fix' -m '~x'
+        allow: git commit -am '/api: fix'
+        allow: git commit --message='/api: fix'
+        ask: git commit -F /etc/passwd
+        ask: git commit -m x /etc/passwd
+        ask: git commit -- -m /etc/passwd
+        ask: git commit -F -m /etc/passwd
+        allow: gh api /repos/x/y
+        ask: gh api /etc/passwd --input /etc/passwd
+        ask: gh api --input /etc/passwd
+        ",
+    );
+}
+
+#[test]
+fn rules_about_tools_say_whose_tools_they_mean() {
+    let bench = bench();
+    for (pattern, then) in [
+        (
+            "shell",
+            "allow: rm a.txt\nask: tool shell\nask: mcp s/shell\nask: tool mine",
+        ),
+        ("bash", "allow: rm a.txt\nask: tool bash"),
+        ("mine", "allow: tool mine\nask: tool other\nask: mcp s/mine"),
+        (
+            "client/shell",
+            "allow: tool shell\nask: rm a.txt\nask: mcp client/shell",
+        ),
+        ("client/*", "allow: tool shell\nallow: tool mine\nask: rm a.txt"),
+        ("*/*", "allow: mcp s/t\nask: tool mine\nask: tool s/t"),
+        ("s/t", "allow: mcp s/t\nask: tool s/t"),
+    ] {
+        let mut rules = RuleSet::new(Policy::ask_everything());
+        rules.add(Source::User, Rule::allow(RuleSubject::Tool(pattern.into())));
+        bench.check(&rules, then);
+    }
+    for (pattern, then) in [
+        ("shell", "deny: rm a.txt\ndeny: tool shell\nask: tool mine"),
+        (
+            "client/shell",
+            "deny: tool shell\nask: rm a.txt\ndeny: mcp client/shell",
+        ),
+        ("s/t", "deny: mcp s/t\ndeny: tool s/t"),
+    ] {
+        let mut rules = RuleSet::new(Policy::ask_everything());
+        rules.add(Source::User, Rule::deny(RuleSubject::Tool(pattern.into())));
+        bench.check(&rules, then);
+    }
+}
+
+#[test]
+fn a_server_that_asks_the_model_is_no_tool_of_any_server() {
+    let mut bench = bench();
+    let sampling = |server: &str| {
+        PermissionRequest::from(McpPermission {
+            server_name: server.into(),
+            tool_name: McpPermission::SAMPLING.into(),
+            ..Default::default()
+        })
+    };
+    let is_asked = |bench: &Bench, request: &PermissionRequest| {
+        matches!(decide(request, &RuleSet::default(), &bench.place), Decision::Ask { .. })
+    };
+    bench.place.session = bench.kept("mcp mcp-sampling/s");
+    assert!(is_asked(&bench, &sampling("s")));
+    bench.check(&RuleSet::default(), "allow: mcp mcp-sampling/s");
+    bench.place.session = rules_for(&sampling("s"), &RuleSet::default(), &bench.place);
+    assert!(!is_asked(&bench, &sampling("s")) && is_asked(&bench, &sampling("t")));
+    bench.check(&RuleSet::default(), "ask: mcp mcp-sampling/s");
+}
+
+#[test]
+fn links_of_the_system_make_no_command_unrememberable() {
+    let bench = bench();
+    let is_link = |top: &str| std::path::Path::new(top).is_symlink();
+    for top in ["/tmp", "/bin", "/etc"].into_iter().filter(|top| is_link(top)) {
+        let asked = format!("frobnicate {top}/no-such-file");
+        assert_eq!(bench.kept(&asked).len(), 1, "{asked}");
+    }
+    assert_eq!(bench.kept("frobnicate way-out/x"), []);
 }
