@@ -325,7 +325,8 @@ impl Attached {
         *self.offered.lock() = Factories::register(&self.board, self.peer(), factories)?;
         if config.request_extensions == Some(true) && !is_extension {
             let sdk = config.extension_sdk_path.clone();
-            *self.extensions.lock() = Some(Extensions::of(ctx, &self.board, &self.session, sdk));
+            let extensions = Extensions::of(ctx, &self.board, &self.session, sdk).await;
+            *self.extensions.lock() = Some(extensions);
         }
         Ok(())
     }
