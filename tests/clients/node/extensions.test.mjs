@@ -106,6 +106,10 @@ test("an extension of the folder joins the session of an app that asks for it", 
   assert.ok(!types(events).includes("session.resume"), "it joins silently");
   assert.deepEqual(await standing(other.session), {}, "the other session has none");
 
+  const second = await resume(start(), chat.sessionId, asked());
+  await stands(second.session, "project:worker", "running");
+  assert.equal((await second.session.rpc.extensions.list()).extensions[0].pid, pid, "apps share it");
+  await second.session.disconnect();
   await chat.disconnect();
   await until("its process is gone", () => !isAlive(pid));
 });
