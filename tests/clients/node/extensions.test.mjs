@@ -7,7 +7,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 
-import { ask, environment, event, lodge, log, ofType, resume, session, test, types, until } from "./help.mjs";
+import { ask, bare, environment, event, host, lodge, log, ofType, resume, session, test, to, types, until } from "./help.mjs";
 
 /** The directory of the SDK, as an app names it for extensions. */
 const sdk = () => {
@@ -106,10 +106,6 @@ test("an extension of the folder joins the session of an app that asks for it", 
   assert.ok(!types(events).includes("session.resume"), "it joins silently");
   assert.deepEqual(await standing(other.session), {}, "the other session has none");
 
-  const second = await resume(start(), chat.sessionId, asked());
-  await stands(second.session, "project:worker", "running");
-  assert.equal((await second.session.rpc.extensions.list()).extensions[0].pid, pid, "apps share it");
-  await second.session.disconnect();
   await chat.disconnect();
   await until("its process is gone", () => !isAlive(pid));
 });
@@ -124,21 +120,24 @@ function isAlive(pid) {
   }
 }
 
-test("extensions end with their session, whoever ends it, and with a host that is killed", async ({ start, work }) => {
+test("apps share extensions, which end with their session, whoever ends it, and with a host that is killed", async ({ t, start, home, work }) => {
   await extension(work, "stubborn", `process.stdin.on("end", () => {}); setInterval(() => {}, 1000);`);
-  const deleted = await session(start(), asked());
-  const pidOf = (chat) =>
-    until("it has a process", async () => (await chat.rpc.extensions.list()).extensions[0]?.pid);
-  const first = await pidOf(deleted.session);
-  await start().deleteSession(deleted.session.sessionId);
-  await until("its process is gone", () => !isAlive(first));
+  const { child, url } = await host(t, home);
+  const app = () => start({ ...bare, ...to(url) });
+  const pidOf = (chat) => until("it has a process", async () => (await chat.rpc.extensions.list()).extensions[0]?.pid);
+  const { session: first } = await session(app(), asked());
+  const pid = await pidOf(first);
+  const other = app();
+  const { session: second } = await resume(other, first.sessionId, asked());
+  assert.equal(await pidOf(second), pid);
+  await second.disconnect();
+  assert.ok(isAlive(pid), "the first app has it open");
+  await other.deleteSession(first.sessionId);
+  await until("its process is gone", () => !isAlive(pid));
 
-  if (process.platform !== "linux") return;
-  const orphaned = await session(start(), asked());
-  const second = await pidOf(orphaned.session);
-  const host = Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${second}/status`, "utf8"))[1]);
-  process.kill(host, "SIGKILL");
-  await until("its process is gone, too", () => !isAlive(second));
+  const orphan = await pidOf((await session(app(), asked())).session);
+  child.kill("SIGKILL");
+  await until("its process is gone, too", () => !isAlive(orphan));
 });
 
 test("what changed since the app asked starts only when the folder is trusted or the app asks again", async ({ start, home, work }) => {
