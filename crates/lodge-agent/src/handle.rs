@@ -511,6 +511,11 @@ impl Agent {
         self.inbox.is_closed() || self.is_lost()
     }
 
+    /// Waits until the session has left memory.
+    pub async fn ended(&self) {
+        self.inbox.closed().await;
+    }
+
     /// Whether a turn runs, or a sub-agent.
     pub fn is_busy(&self) -> bool {
         self.shared.busy.load(std::sync::atomic::Ordering::Acquire) || !self.shared.agents.running().is_empty()

@@ -73,10 +73,11 @@ impl Board {
         self.extensions.lock().upgrade()
     }
 
-    /// The session's extensions; made if there are none.
+    /// The session's extensions; made if there are none, or if they have ended.
     pub(crate) fn extensions_or(&self, make: impl FnOnce() -> Arc<Extensions>) -> Arc<Extensions> {
         let mut extensions = self.extensions.lock();
-        extensions.upgrade().unwrap_or_else(|| {
+        let known = extensions.upgrade().filter(|known| !known.have_ended());
+        known.unwrap_or_else(|| {
             let made = make();
             *extensions = Arc::downgrade(&made);
             made

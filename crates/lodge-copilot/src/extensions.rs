@@ -8,7 +8,7 @@ use std::{
 };
 
 use lodge_events::{ExtensionInfo, SessionExtensionsLoaded, SessionWarning};
-use lodge_host::{Extension, Host, Session};
+use lodge_host::{AdmittedExtension, AskedExtensions, Host, Session};
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -45,7 +45,7 @@ impl Status {
 }
 
 struct Known {
-    extension: Extension,
+    extension: AdmittedExtension,
     status: Status,
     pid: Option<u32>,
     /// Ends this start of it.
@@ -54,8 +54,16 @@ struct Known {
     start: u64,
 }
 
+/// What the last app that asked vouched for.
+struct Request {
+    asked: AskedExtensions,
+    /// What it found, until that is started.
+    found: Option<Vec<AdmittedExtension>>,
+}
+
 struct Inner {
     session: Session,
+    request: Mutex<Request>,
     host: Host,
     shared: Arc<Shared>,
     sdk: Option<PathBuf>,
@@ -98,10 +106,13 @@ impl Seat {
 
 impl Extensions {
     /// The extensions of a session, for an app that asks for them. Apps of the same session share them.
-    pub(crate) fn of(ctx: &Ctx, board: &Board, session: &Session, sdk: Option<PathBuf>) -> Arc<Self> {
-        board.extensions_or(|| {
-            Arc::new(Self(Arc::new(Inner {
+    pub(crate) async fn of(ctx: &Ctx, board: &Board, session: &Session, sdk: Option<PathBuf>) -> Arc<Self> {
+        let (asked, found) = session.ask_for_extensions().await;
+        let make = || {
+            let (asked, found) = (asked.clone(), None);
+            let made = Self(Arc::new(Inner {
                 session: session.clone(),
+                request: Mutex::new(Request { asked, found }),
                 host: ctx.host.clone(),
                 shared: ctx.shared.clone(),
                 sdk,
@@ -111,19 +122,42 @@ impl Extensions {
                 tasks: TaskTracker::new(),
                 telling: tokio::sync::Mutex::default(),
                 changing: tokio::sync::Mutex::default(),
-            })))
-        })
+            }));
+            made.end_with_session();
+            Arc::new(made)
+        };
+        let extensions = board.extensions_or(make);
+        let found = Some(found);
+        *extensions.0.request.lock() = Request { asked, found };
+        extensions
     }
 
-    /// Finds and starts them in the background, if that has not been done.
+    /// They end with the session, whoever ends it.
+    fn end_with_session(&self) {
+        let (session, stop) = (self.0.session.clone(), self.0.stop.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = session.ended() => stop.cancel(),
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Whether they were stopped, or their session has ended.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.0.stop.is_cancelled() || self.0.session.has_ended()
+    }
+
+    /// Starts in the background what the app's request found and what does not run yet.
     pub(crate) fn begin(&self) {
         let inner = self.0.clone();
-        if *inner.starts.lock() == 0 {
-            tokio::spawn(async move {
-                let _changing = inner.changing.lock().await;
-                inner.load().await;
-            });
-        }
+        tokio::spawn(async move {
+            let _changing = inner.changing.lock().await;
+            let found = inner.request.lock().found.take();
+            if let Some(found) = found {
+                inner.load(found).await;
+            }
+        });
     }
 
     /// All of them, with their processes.
@@ -138,13 +172,14 @@ impl Extensions {
         infos.into_iter().map(with_pid).collect()
     }
 
-    /// Stops all, and starts what is found now.
+    /// Stops all, and starts what is found now and is as the app asked for it, or trusted.
     pub(crate) async fn reload(&self) {
         let _changing = self.0.changing.lock().await;
         let old = std::mem::take(&mut *self.0.known.lock());
         old.iter().for_each(|known| known.stop.cancel());
         self.0.settled().await;
-        self.0.load().await;
+        let found = self.0.find().await;
+        self.0.load(found).await;
     }
 
     /// Turns one on or off, for this session.
@@ -162,7 +197,12 @@ impl Extensions {
         switches.insert(format!("{SWITCH}{id}"), on);
         self.0.session.set_switches(switches)?.done().await?;
         match (on, status) {
-            (true, Status::Disabled | Status::Failed) => self.0.start(extension),
+            (true, Status::Disabled | Status::Failed) => {
+                let mut found = self.0.find().await.into_iter();
+                let gone = || extension.admitted(|_| Err("it no longer exists".to_owned()));
+                let found = found.find(|found| found.id == id).unwrap_or_else(gone);
+                self.0.start(found);
+            }
             (false, Status::Starting | Status::Running | Status::Failed) => {
                 stop.cancel();
                 self.0.put(extension, Status::Disabled, CancellationToken::new());
@@ -192,17 +232,30 @@ impl Inner {
         known.iter().map(info).collect()
     }
 
-    async fn load(self: &Arc<Self>) {
-        *self.starts.lock() += 1;
-        let found = self.session.find_extensions().await;
+    /// What is there now, and what of it may start.
+    async fn find(&self) -> Vec<AdmittedExtension> {
+        let asked = self.request.lock().asked.clone();
+        self.session.extensions_as_asked(&asked).await
+    }
+
+    async fn load(self: &Arc<Self>, found: Vec<AdmittedExtension>) {
         let switches = self.session.switches();
         for extension in found {
+            if self.runs(&extension.id) {
+                continue;
+            }
             match switches.get(&format!("{SWITCH}{}", extension.id)) {
                 Some(false) => drop(self.put(extension, Status::Disabled, CancellationToken::new())),
                 _ => self.start(extension),
             }
         }
         self.tell().await;
+    }
+
+    fn runs(&self, id: &str) -> bool {
+        let known = self.known.lock();
+        let mut known = known.iter().filter(|known| known.extension.id == id);
+        known.any(|known| matches!(known.status, Status::Starting | Status::Running))
     }
 
     /// Waits until those that were stopped have left the session.
@@ -214,8 +267,8 @@ impl Inner {
         self.tasks.reopen();
     }
 
-    /// Has an extension in this state. Returns the number of this start.
-    fn put(&self, extension: Extension, status: Status, stop: CancellationToken) -> u64 {
+    /// Has an extension in this state, and ends an earlier start of it. Returns the number of this start.
+    fn put(&self, extension: AdmittedExtension, status: Status, stop: CancellationToken) -> u64 {
         let start = {
             let mut starts = self.starts.lock();
             *starts += 1;
@@ -230,13 +283,13 @@ impl Inner {
             start,
         };
         match known.iter_mut().find(|known| known.extension.id == new.extension.id) {
-            Some(known) => *known = new,
+            Some(known) => std::mem::replace(known, new).stop.cancel(),
             None => known.push(new),
         }
         start
     }
 
-    fn start(self: &Arc<Self>, extension: Extension) {
+    fn start(self: &Arc<Self>, extension: AdmittedExtension) {
         let stop = self.stop.child_token();
         let start = self.put(extension.clone(), Status::Starting, stop.clone());
         let this = self.clone();
@@ -260,11 +313,12 @@ impl Inner {
     /// Runs an extension and serves it, until it is stopped. The error says why it ended by itself.
     async fn serve(
         self: &Arc<Self>,
-        extension: &Extension,
+        extension: &AdmittedExtension,
         start: u64,
         stop: &CancellationToken,
     ) -> Result<(), String> {
-        let started = self.session.start_extension(extension, self.sdk.as_deref())?;
+        let asked = self.request.lock().asked.clone();
+        let started = self.session.start_extension(&asked, extension, self.sdk.as_deref())?;
         {
             let mut known = self.known.lock();
             if let Some(known) = known.iter_mut().find(|known| known.start == start) {

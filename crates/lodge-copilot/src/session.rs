@@ -323,11 +323,16 @@ impl Attached {
         *self.provided.lock() = provided;
         let factories = config.factories.as_deref().unwrap_or_default();
         *self.offered.lock() = Factories::register(&self.board, self.peer(), factories)?;
-        if config.request_extensions == Some(true) && !is_extension {
-            let sdk = config.extension_sdk_path.clone();
-            *self.extensions.lock() = Some(Extensions::of(ctx, &self.board, &self.session, sdk));
-        }
         Ok(())
+    }
+
+    /// Vouches for the session's extensions, if the client asks for them. It has its working directory by now.
+    pub(crate) async fn ask_for_extensions(&self, ctx: &Ctx, config: &SessionConfig) {
+        if config.request_extensions == Some(true) && ctx.extension().is_none() {
+            let sdk = config.extension_sdk_path.clone();
+            let extensions = Extensions::of(ctx, &self.board, &self.session, sdk).await;
+            *self.extensions.lock() = Some(extensions);
+        }
     }
 
     /// Whether the client asked for the session's extensions.

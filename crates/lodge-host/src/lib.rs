@@ -79,7 +79,7 @@ pub use decisions::{
     DecidedFor, Decision, Decisions, SessionDecisions, disabled_skills, server_key, server_of, skill_key,
 };
 pub use export::{Export, Format};
-pub use extensions::{ExtensionProgram, StartedExtension};
+pub use extensions::{AdmittedExtension, AskedExtensions, ExtensionProgram, StartedExtension};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use keeper::{APPEND_BUCKETS, Keeper, KeeperCounts, Kept, Link, Wire};

@@ -1,4 +1,4 @@
-//! Trust in what folders bring: hooks, MCP servers, and the servers of custom agents.
+//! Trust in what folders bring: hooks, MCP servers, the servers of custom agents, and extensions.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use lodge_agent::{FindHooks, GitContext, HookFiles};
 use lodge_log::Home;
 use lodge_tools::{
-    custom::{Kind, Places, Plugin, find_agents},
+    custom::{Kind, Places, Plugin, find_agents, find_extensions},
     hooks::{self, FileHooks},
 };
 use lodge_trust::{Fingerprint, Gate, Origin, Standing, Store};
@@ -213,6 +213,12 @@ fn brought_to(cwd: &Path) -> Vec<(PathBuf, Fingerprint, Vec<String>)> {
         let named = servers.look().as_object().into_iter().flatten();
         let lines = named.map(|(name, server)| format!("agent {}: {}", agent.name, server_line(name, server)));
         add(servers.origin(), lines.collect());
+    }
+    for extension in find_extensions(cwd, &[], []) {
+        if let Ok(module) = extension.module {
+            let line = format!("extension {}, for apps that ask for extensions", extension.name);
+            add(module.origin(), vec![line]);
+        }
     }
     found
 }

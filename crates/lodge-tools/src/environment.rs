@@ -107,15 +107,17 @@ fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
 }
 
 /// How the names of variables end that hold credentials.
-const CREDENTIALS: [&str; 9] = [
+const CREDENTIALS: [&str; 11] = [
     "TOKEN",
     "SECRET",
     "PASSWORD",
     "PASSWD",
-    "API_KEY",
+    "PASSPHRASE",
+    "_PASS",
+    "_PAT",
+    "_AUTH",
+    "_KEY",
     "APIKEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
     "CREDENTIALS",
 ];
 
@@ -156,11 +158,16 @@ mod tests {
             "GITHUB_TOKEN",
             "gh_token",
             "AWS_SECRET_ACCESS_KEY",
+            "STRIPE_SECRET_KEY",
+            "GITHUB_PAT",
+            "SMTP_PASS",
+            "NPM_CONFIG__AUTH",
             "DB_PASSWORD",
+            "SSH_AUTH_SOCK",
             "TOKENS_PER_MINUTE",
         ];
         let all = Environment::of(names.map(|name| (name.into(), "value".into())));
         let seen: Vec<OsString> = all.without_credentials().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(seen, ["PATH", "TOKENS_PER_MINUTE"]);
+        assert_eq!(seen, ["PATH", "SSH_AUTH_SOCK", "TOKENS_PER_MINUTE"]);
     }
 }

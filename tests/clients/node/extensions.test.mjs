@@ -1,12 +1,13 @@
 // Extensions: programs of a folder that join a session of an app which asks for them. Factories: what they offer, run by run.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 
-import { ask, environment, event, log, ofType, resume, session, test, types, until } from "./help.mjs";
+import { ask, bare, environment, event, host, lodge, log, ofType, resume, session, test, to, types, until } from "./help.mjs";
 
 /** The directory of the SDK, as an app names it for extensions. */
 const sdk = () => {
@@ -35,7 +36,8 @@ const WORKER = `
   import { appendFileSync, existsSync } from "node:fs";
   import { defineFactory, joinSession } from "@github/copilot-sdk/extension";
 
-  const file = (name) => new URL("./" + name, import.meta.url);
+  // Not beside the extension: what lies there is part of it.
+  const file = (name) => new URL("../../../" + name, import.meta.url);
   const note = (word) => appendFileSync(file("notes"), word + "\\n");
   const until = async (name, signal) => {
     while (!existsSync(file(name))) {
@@ -72,6 +74,11 @@ const WORKER = `
       }),
       factory("asks slowly", async ({ agent }) =>
         agent('call bash {"command":"sleep 600","description":"Waiting"} then say never')),
+      factory("leaves early", async ({ agent, signal }) => {
+        agent('call bash {"command":"sleep 600","description":"Waiting"} then say never').catch(() => {});
+        await until("go", signal);
+        return "early";
+      }),
       factory("asks in vain", async ({ agent }) => agent("say x", { agent: "nosuch" })),
       factory("hangs", async () => new Promise(() => {}), { limits: { timeoutSeconds: 0.2 } }),
     ],
@@ -113,6 +120,65 @@ function isAlive(pid) {
   }
 }
 
+test("apps share extensions, which end with their session, whoever ends it, and with a host that is killed", async ({ t, start, home, work }) => {
+  await extension(work, "stubborn", `process.stdin.on("end", () => {}); setInterval(() => {}, 1000);`);
+  const { url } = await host(t, home);
+  const app = () => start({ ...bare, ...to(url) });
+  const pidOf = (chat) => until("it has a process", async () => (await chat.rpc.extensions.list()).extensions[0]?.pid);
+  const { session: first } = await session(app(), asked());
+  const pid = await pidOf(first);
+  const other = app();
+  const { session: second } = await resume(other, first.sessionId, asked());
+  assert.equal(await pidOf(second), pid);
+  await second.disconnect();
+  assert.ok(isAlive(pid), "the first app has it open");
+  await other.deleteSession(first.sessionId);
+  await until("its process is gone", () => !isAlive(pid));
+
+  const orphan = await pidOf((await session(app(), asked())).session);
+  if (process.platform !== "linux") return;
+  const served = Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${orphan}/status`, "utf8"))[1]);
+  process.kill(served, "SIGKILL");
+  await until("its process is gone, too", () => !isAlive(orphan));
+});
+
+test("what changed since the app asked starts only when the folder is trusted or the app asks again", async ({ start, home, work }) => {
+  await extension(work, "worker", WORKER);
+  const client = start();
+  const { session: chat, events } = await session(client, asked());
+  await stands(chat, "project:worker", "running");
+  const elsewhere = join(work, "..", "elsewhere");
+  await extension(elsewhere, "other", WORKER);
+  await chat.rpc.metadata.setWorkingDirectory({ workingDirectory: elsewhere });
+  await chat.rpc.extensions.reload();
+  await stands(chat, "project:worker", "running");
+  assert.deepEqual(Object.keys(await standing(chat)), ["project:worker"], "it is the folder that the app chose");
+
+  await extension(work, "planted", WORKER);
+  await writeFile(join(work, ".github/extensions/worker/beside.mjs"), "");
+  const refused = async (id) => {
+    await stands(chat, id, "failed");
+    const why = `The extension ${id} does not run: changed since the app asked for it; trust the folder or ask again`;
+    await event(events, "session.warning", ({ data }) => data.message.startsWith(why));
+  };
+  await chat.rpc.extensions.reload();
+  await refused("project:worker");
+  await refused("project:planted");
+  await chat.rpc.extensions.enable({ id: "project:planted" });
+  await stands(chat, "project:planted", "failed");
+
+  execFileSync(lodge, ["trust", work], { env: environment({ LODGE_HOME: home }) });
+  await chat.rpc.extensions.reload();
+  await stands(chat, "project:planted", "running");
+
+  await writeFile(join(work, ".github/extensions/planted/beside.mjs"), "");
+  await chat.rpc.extensions.reload();
+  await stands(chat, "project:worker", "running");
+  await stands(chat, "project:planted", "failed");
+  const again = await resume(start(), chat.sessionId, { ...asked(), workingDirectory: work });
+  await stands(again.session, "project:planted", "running");
+});
+
 test("an extension that does not run says why and the others run", async ({ start, work }) => {
   await extension(work, "broken", `throw new Error("no luck today");`);
   await extension(work, "babbles", `process.stdout.write("x".repeat(1000) + "\\n"); setInterval(() => {}, 1000);`);
@@ -143,7 +209,7 @@ test("without an SDK that it can import an extension fails with the reason", asy
 });
 
 test("a factory runs, and goes on where it broke off", async ({ start, work, home }) => {
-  const place = await extension(work, "worker", WORKER);
+  await extension(work, "worker", WORKER);
   const { session: chat, events } = await session(start(), asked());
   await stands(chat, "project:worker", "running");
   const { factory } = chat.rpc;
@@ -161,10 +227,10 @@ test("a factory runs, and goes on where it broke off", async ({ start, work, hom
   const before = await factory.getRunDetail({ runId });
   assert.deepEqual(before.phases.map(({ id, status }) => [id, status]), [["one", "completed"], ["two", "skipped"], ["three", "skipped"]]);
   assert.deepEqual(before.progress.records.map(({ kind, text }) => [kind, text]), [["phase", "one"], ["log", "half way"]]);
-  writeFileSync(join(place, "mended"), "");
+  writeFileSync(join(work, "mended"), "");
   const { factoryName, run } = await factory.resume({ runId });
   assert.deepEqual([factoryName, run.status, run.result], ["steps", "completed", [1, 2]]);
-  assert.equal(readFileSync(join(place, "notes"), "utf8"), "first\nsecond\n", "no step is done twice");
+  assert.equal(readFileSync(join(work, "notes"), "utf8"), "first\nsecond\n", "no step is done twice");
   const after = await factory.getRunDetail({ runId });
   assert.equal(after.phases[0].entryCount, 2);
   assert.deepEqual(after.progress.records.map(({ attempt, text }) => [attempt, text]), [[1, "one"], [1, "half way"], [2, "one"], [2, "half way"], [2, "two"]]);
@@ -201,7 +267,7 @@ test("a factory runs, and goes on where it broke off", async ({ start, work, hom
 });
 
 test("runs go on side by side, are cancelled, and outlive their extension and their host", async ({ start, work }) => {
-  const place = await extension(work, "worker", WORKER);
+  await extension(work, "worker", WORKER);
   const client = start();
   const { session: chat, events } = await session(client, asked());
   await stands(chat, "project:worker", "running");
@@ -210,7 +276,7 @@ test("runs go on side by side, are cancelled, and outlive their extension and th
     const run = chat.rpc.factory.run({ name: "waits", args: {} });
     run.catch(() => {});
     const started = await until("it runs", () => ofType(events, "factory.run_started")[known]);
-    await until("it is in its body", () => existsSync(join(place, "notes")));
+    await until("it is in its body", () => existsSync(join(work, "notes")));
     return { run, runId: started.data.runId };
   };
   const cancelled = await begun();
@@ -233,12 +299,12 @@ test("runs go on side by side, are cancelled, and outlive their extension and th
   const again = await resume(start(), chat.sessionId, asked());
   await stands(again.session, "project:worker", "running");
   assert.equal((await again.session.rpc.factory.getRun({ runId: lost.runId })).status, "halted");
-  writeFileSync(join(place, "go"), "");
+  writeFileSync(join(work, "go"), "");
   const { run } = await again.session.rpc.factory.resume({ runId: lost.runId });
   assert.deepEqual([run.status, run.result], ["completed", "gone"]);
 });
 
-test("sub-agents work for a factory within its limits, and none is asked twice", async ({ start, work }) => {
+test("sub-agents work for a factory within its limits, and none is asked twice", async ({ start, home, work }) => {
   await extension(work, "worker", WORKER);
   const { session: chat, events } = await session(start(), asked());
   await stands(chat, "project:worker", "running");
@@ -272,4 +338,18 @@ test("sub-agents work for a factory within its limits, and none is asked twice",
   await event(events, "subagent.completed", ({ data }) => data.cancelled === true);
   const after = await factory.getRunDetail({ runId: stopped.runId });
   assert.deepEqual(after.agents.map(({ status }) => status), ["cancelled"]);
+
+  // However a run ends, its agents end with it, and the log has what they cost.
+  for (const [name, limits, status] of [["leaves early", {}, "completed"], ["asks slowly", { timeoutSeconds: 4 }, "error"]]) {
+    const known = new Set(ofType(events, "subagent.started").map(({ id }) => id));
+    const running = factory.run({ name, args: {}, options: { limits } });
+    const agent = await event(events, "subagent.started", ({ id }) => !known.has(id));
+    writeFileSync(join(work, "go"), "");
+    assert.equal((await running).status, status, name);
+    const left = await factory.getRunDetail({ runId: agent.data.factoryRunId });
+    assert.deepEqual([left.agents.map(({ status }) => status), left.liveAgentCount], [["cancelled"], 0], name);
+    const ended = (await log(home, chat.sessionId)).filter(({ type, data }) =>
+      type === "lodge.factory_agent" && data.runId === left.runId && data.status === "cancelled");
+    assert.deepEqual(ended.map(({ data }) => typeof data.cost), ["number"], name);
+  }
 });

@@ -1,10 +1,12 @@
 // What the tests share: a home of its own per test, clients that end with their test, events that are collected.
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { mkdtemp, mkdir, rm, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { test as nodeTest } from "node:test";
 
 import { CopilotClient, RuntimeConnection, approveAll } from "@github/copilot-sdk";
@@ -45,6 +47,26 @@ export function test(name, body) {
 export function environment(more = {}) {
   return { PATH: process.env.PATH, HOME: tmpdir(), ...more };
 }
+
+/** A host on a port of its own choice. */
+export async function host(t, home, { token } = {}) {
+  const child = spawn(lodge, ["--headless", "--no-auto-update", "--port", "0"], {
+    cwd: join(home, "..", "work"),
+    env: environment({ COPILOT_HOME: home, ...(token ? { COPILOT_CONNECTION_TOKEN: token } : {}) }),
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  t.after(() => child.kill("SIGKILL"));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const port = /listening on port (\d+)/.exec(line)?.[1];
+    if (port) return { child, port: Number(port), url: `127.0.0.1:${port}` };
+  }
+  throw new Error("the host ended without naming its port");
+}
+
+export const to = (url, connectionToken) => ({ connection: RuntimeConnection.forUri(url, { connectionToken }) });
+
+/** Only what a client that connects by address may say. */
+export const bare = { workingDirectory: undefined, baseDirectory: undefined, env: undefined };
 
 /** A session that allows everything and collects its events from the first on. */
 export async function session(client, config = {}) {

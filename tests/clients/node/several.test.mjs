@@ -1,34 +1,11 @@
 // Capability 3: TCP, the connection token, several clients on one session.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { createConnection } from "node:net";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 
 import { defineTool } from "@github/copilot-sdk";
 
-import { RuntimeConnection, ask, checkChain, environment, event, lodge, ofType, persisted, resume, session, test, until } from "./help.mjs";
-
-/** A host on a port of its own choice. */
-async function host(t, home, { token } = {}) {
-  const child = spawn(lodge, ["--headless", "--no-auto-update", "--port", "0"], {
-    cwd: join(home, "..", "work"),
-    env: environment({ COPILOT_HOME: home, ...(token ? { COPILOT_CONNECTION_TOKEN: token } : {}) }),
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  t.after(() => child.kill("SIGKILL"));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const port = /listening on port (\d+)/.exec(line)?.[1];
-    if (port) return { child, port: Number(port), url: `127.0.0.1:${port}` };
-  }
-  throw new Error("the host ended without naming its port");
-}
-
-const to = (url, connectionToken) => ({ connection: RuntimeConnection.forUri(url, { connectionToken }) });
-
-/** Only what a client that connects by address may say. */
-const bare = { workingDirectory: undefined, baseDirectory: undefined, env: undefined };
+import { RuntimeConnection, ask, bare, checkChain, event, host, lodge, ofType, persisted, resume, session, test, to, until } from "./help.mjs";
 
 test("the SDK starts a TCP host itself, with a token it made", async ({ start }) => {
   const { session: chat } = await session(start({ connection: RuntimeConnection.forTcp({ path: lodge }) }));

@@ -8,14 +8,17 @@ use lodge_host::{AgentEnd, FactoryAgent, NewTask, Session, TaskStatus};
 use lodge_models::ResponseFormat;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Factories, MOST_AGENTS_IN_ALL, refused};
-use crate::rpc::RpcError;
+use super::{Factories, MOST_AGENTS_IN_ALL, refused, shorten};
+use crate::{board::Board, rpc::RpcError};
 
 /// The kind of sub-agent if the factory names none.
 const GENERAL: &str = "general-purpose";
+/// The longest label, in bytes.
+const LONGEST_LABEL: usize = 1024;
 
 /// What a factory wants of a sub-agent. The tier of its context is not used: Lodge knows none.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -79,44 +82,75 @@ impl AgentOptions {
     }
 }
 
+fn stopped(run_id: &str) -> RpcError {
+    let message = format!("The factory run {run_id} is stopped");
+    refused("factory_execution_stale", message)
+}
+
+/// What a sub-agent has of the attempt that it works for.
+struct Place {
+    run_id: String,
+    token: String,
+    cancel: CancellationToken,
+    agents: Arc<Semaphore>,
+}
+
 impl Factories {
-    /// Runs a sub-agent for a factory run, and waits for its answer.
+    /// Runs a sub-agent for a factory run, and waits for its answer. Its end is recorded also if nobody waits any more.
     pub(crate) async fn agent(
-        &self,
+        board: &Arc<Board>,
         session: &Session,
         run_id: &str,
         token: &str,
         prompt: String,
-        options: AgentOptions,
+        mut options: AgentOptions,
     ) -> Result<Value, RpcError> {
-        self.check(run_id, token)?;
+        let this = board.factories();
+        this.check(run_id, token)?;
+        if let Some(label) = &mut options.label {
+            shorten(label, LONGEST_LABEL);
+        }
         let key = options.key(&prompt);
-        let known = self
+        let known = this
             .look(session, run_id, |shown| shown.run.journal.get(&key).cloned())
             .await?;
         if let Some(result) = known {
             return Ok(result);
         }
-        let stopped = || {
-            refused(
-                "factory_execution_stale",
-                format!("The factory run {run_id} is stopped"),
-            )
+        let task = {
+            let state = this.state.lock();
+            let live = state.live.get(run_id).filter(|live| live.token == token);
+            let live = live.ok_or_else(|| stopped(run_id))?;
+            let place = Place {
+                run_id: run_id.to_owned(),
+                token: token.to_owned(),
+                cancel: live.cancel.clone(),
+                agents: live.agents.clone(),
+            };
+            let (board, session) = (Arc::clone(board), session.clone());
+            let works = async move {
+                let factories = board.factories();
+                factories.work(&session, place, key, prompt, &options).await
+            };
+            live.working.spawn(works)
         };
-        let (cancel, places) = {
-            let state = self.state.lock();
-            let live = state
-                .live
-                .get(run_id)
-                .filter(|live| live.token == token)
-                .ok_or_else(stopped)?;
-            (live.cancel.clone(), live.agents.clone())
+        task.await.map_err(RpcError::failed)?
+    }
+
+    async fn work(
+        &self,
+        session: &Session,
+        place: Place,
+        key: String,
+        prompt: String,
+        options: &AgentOptions,
+    ) -> Result<Value, RpcError> {
+        let (run_id, cancel) = (place.run_id.as_str(), place.cancel);
+        let _place = tokio::select! {
+            permit = place.agents.acquire_owned() => permit.map_err(RpcError::failed)?,
+            () = cancel.cancelled() => return Err(stopped(run_id)),
         };
-        let _place: OwnedSemaphorePermit = tokio::select! {
-            place = places.acquire_owned() => place.map_err(RpcError::failed)?,
-            () = cancel.cancelled() => return Err(stopped()),
-        };
-        self.admit(session, run_id, token).await?;
+        self.admit(session, run_id, &place.token).await?;
         let started = session.start_factory_agent(options.task(prompt), run_id).await;
         let agent = match started {
             Ok(agent) => agent,
@@ -125,7 +159,7 @@ impl Factories {
                 return Err(error.into());
             }
         };
-        let told = told(run_id, &options, &agent);
+        let told = told(run_id, options, &agent);
         let recorded = self.followed.record(session, told.clone()).await;
         self.came_in(run_id);
         recorded?;
@@ -137,7 +171,7 @@ impl Factories {
             agent.stop();
             let end = agent.ended().await;
             self.agent_ended(session, run_id, told, &end).await?;
-            return Err(stopped());
+            return Err(stopped(run_id));
         };
         self.agent_ended(session, run_id, told, &end).await?;
         if end.status != TaskStatus::Completed {
@@ -155,11 +189,13 @@ impl Factories {
             .look(session, run_id, |shown| (shown.run.agents.len(), shown.run.cost()))
             .await?;
         let mut state = self.state.lock();
-        let live = state.live.get_mut(run_id).filter(|live| live.token == token);
+        let live = state.live.get_mut(run_id);
+        let live = live.filter(|live| live.token == token && !live.cancel.is_cancelled());
         let live =
             live.ok_or_else(|| refused("factory_execution_stale", format!("The factory run {run_id} is over")))?;
         let all = (begun + live.admitted) as f64;
-        let most = live.limits.max_total_subagents.unwrap_or(MOST_AGENTS_IN_ALL as f64);
+        let most = MOST_AGENTS_IN_ALL as f64;
+        let most = live.limits.max_total_subagents.map_or(most, |limit| limit.min(most));
         let reached = match live.limits.max_ai_credits {
             _ if all >= most => Some(("maxTotalSubagents", most)),
             Some(most) if cost >= most => Some(("maxAiCredits", most)),

@@ -6,10 +6,10 @@ use lodge_events::{FactoryRunSettled, FactoryRunStarted, LodgeFactorySettled, Lo
 use lodge_host::Session;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
-use super::{Limits, Live, MOST_AGENTS, MOST_LIVE, PATIENCE, refused};
+use super::{LONGEST_LINE, Limits, Live, MOST_AGENTS, MOST_LIVE, PATIENCE, refused, shorten};
 use crate::{
     board::Board,
     peer::{CallError, Peer},
@@ -37,6 +37,7 @@ struct Place {
     token: String,
     cancel: CancellationToken,
     ended: CancellationToken,
+    working: TaskTracker,
 }
 
 impl Place {
@@ -61,8 +62,9 @@ impl Place {
             agents: Arc::new(Semaphore::new(
                 limits
                     .max_concurrent_subagents
-                    .map_or(MOST_AGENTS, |most| most as usize),
+                    .map_or(MOST_AGENTS, |most| (most as usize).min(MOST_AGENTS)),
             )),
+            working: TaskTracker::new(),
             admitted: 0,
         };
         let place = Self {
@@ -71,6 +73,7 @@ impl Place {
             token: live.token.clone(),
             cancel: live.cancel.clone(),
             ended: live.ended.clone(),
+            working: live.working.clone(),
         };
         state.live.insert(run_id.to_owned(), live);
         Ok(place)
@@ -83,10 +86,21 @@ impl Place {
         let reached = state.live.get(&self.run_id).and_then(|live| live.reached);
         reached.map_or(End::Cancelled, |(kind, value)| End::Reached(kind, value))
     }
+
+    /// Stops the sub-agents of the run, and waits until the log has what they cost.
+    async fn stop_agents(&self) {
+        self.cancel.cancel();
+        self.working.close();
+        if tokio::time::timeout(PATIENCE, self.working.wait()).await.is_err() {
+            tracing::warn!(run = self.run_id, "sub-agents of a factory run take too long to stop");
+        }
+    }
 }
 
 impl Drop for Place {
+    /// However a run ends, nothing of it goes on.
     fn drop(&mut self) {
+        self.cancel.cancel();
         self.board.factories().state.lock().live.remove(&self.run_id);
         self.ended.cancel();
     }
@@ -135,6 +149,7 @@ impl Attempt {
         });
         let timeout = self.limits.timeout_seconds.unwrap_or_default();
         let end = call(place, session.id(), &peer, &params, until.map(|until| (until, timeout))).await;
+        place.stop_agents().await;
         let elapsed_ms = begun.elapsed().as_millis() as u64;
         let settled = LodgeFactorySettled {
             run_id: run_id.clone(),
@@ -180,6 +195,8 @@ async fn call(place: &Place, session: &str, peer: &Peer, params: &Value, until: 
         () = place.cancel.cancelled() => place.why_stopped(),
         seconds = timeout => End::Reached("timeoutSeconds", seconds),
     };
+    // Its sub-agents spend nothing more while it stops.
+    place.cancel.cancel();
     let abort = json!({"sessionId": session, "runId": place.run_id, "executionToken": place.token});
     let stopping = async {
         let _ = peer.call("factory.abort", &abort).await;
@@ -200,9 +217,12 @@ fn settled(end: End, run_id: &str) -> LodgeFactorySettled {
         status: status.to_owned(),
         ..LodgeFactorySettled::default()
     };
-    let failed = |error: String| LodgeFactorySettled {
-        error: Some(error),
-        ..ended("error")
+    let failed = |mut error: String| {
+        shorten(&mut error, LONGEST_LINE);
+        LodgeFactorySettled {
+            error: Some(error),
+            ..ended("error")
+        }
     };
     match end {
         End::Answered(Ok(mut answer)) => {

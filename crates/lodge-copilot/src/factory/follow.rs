@@ -54,6 +54,7 @@ impl Followed {
                         runs.apply(&event);
                     }
                 }
+                runs.halt();
                 Ok(runs)
             });
             *follower.runs.lock() = past.await?;

@@ -16,7 +16,7 @@ use lodge_host::Session;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 pub(crate) use self::{
@@ -29,7 +29,7 @@ use self::{
     attempt::Attempt,
     follow::Followed,
     registered::Provider,
-    runs::{Run, Status},
+    runs::{MOST_OF_A_SESSION, Run, Status},
     shown::Shown,
 };
 use crate::{
@@ -39,14 +39,18 @@ use crate::{
 
 /// How many runs of a session can be under way.
 const MOST_LIVE: usize = 32;
-/// How many sub-agents of a run work at a time, and are started at all, unless it is limited to fewer.
+/// How many sub-agents of a run work at a time, and are started at all. Limits of a run only lower them.
 const MOST_AGENTS: usize = 16;
 const MOST_AGENTS_IN_ALL: usize = 1_000;
 /// How long a factory may take to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Limits of what a factory stores: lines at once and their length, steps of a run and the length of one.
+/// Limits of what a factory stores: lines at once and the lengths of their texts and kinds, steps of a run and the length of one.
 const MOST_LINES: usize = 1_000;
 const LONGEST_LINE: usize = 16 * 1024;
+const LONGEST_KIND: usize = 64;
+/// The longest arguments of a run, and the most that its steps and arguments have together, in bytes.
+const LONGEST_ARGS: usize = 4 << 20;
+const MOST_OF_A_RUN: usize = 16 << 20;
 const MOST_STEPS: usize = 2_000;
 const LONGEST_STEP: usize = 1 << 20;
 
@@ -61,6 +65,8 @@ struct Live {
     reached: Option<(&'static str, f64)>,
     /// Places for sub-agents.
     agents: Arc<Semaphore>,
+    /// Sub-agents that work, until the log has their ends.
+    working: TaskTracker,
     /// Sub-agents that were admitted and that the log does not have yet.
     admitted: usize,
 }
@@ -77,6 +83,8 @@ struct State {
 pub(crate) struct Factories {
     state: Mutex<State>,
     followed: Followed,
+    /// Has one step at a time checked and recorded.
+    keeping: tokio::sync::Mutex<()>,
 }
 
 /// An error that programs recognise.
@@ -90,6 +98,14 @@ fn refused(code: &str, message: impl Into<String>) -> RpcError {
 /// What a step is called in the journal, in which answers of sub-agents are, too.
 fn step_key(key: &str) -> String {
     format!("step:{key}")
+}
+
+/// Cuts a text that is longer than this.
+fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
 }
 
 fn now_ms() -> i64 {
@@ -108,6 +124,11 @@ impl Factories {
         let this = board.factories();
         let (peer, factory) = this.find(name)?;
         let limits = limits.or(factory.limits.unwrap_or_default()).check()?;
+        let bytes = args.to_string().len();
+        if bytes > LONGEST_ARGS {
+            let message = format!("The arguments of the run have {bytes} bytes: the limit is {LONGEST_ARGS}");
+            return Err(RpcError::params(message));
+        }
         let started = LodgeFactoryStarted {
             run_id: Uuid::new_v4().to_string(),
             name: factory.name.clone(),
@@ -246,10 +267,8 @@ impl Factories {
             return Err(RpcError::params(message));
         }
         for line in &mut lines {
-            if line.text.len() > LONGEST_LINE {
-                line.text.truncate(line.text.floor_char_boundary(LONGEST_LINE));
-                line.text.push('…');
-            }
+            shorten(&mut line.text, LONGEST_LINE);
+            shorten(&mut line.kind, LONGEST_KIND);
         }
         let run_id = run_id.to_owned();
         self.followed
@@ -290,9 +309,23 @@ impl Factories {
             let message = format!("The result of the step has {bytes} bytes: the limit is {LONGEST_STEP}");
             return Err(RpcError::params(message));
         }
-        let steps = self.look(session, run_id, |shown| shown.run.journal.len()).await?;
+        let _one = self.keeping.lock().await;
+        let (steps, kept) = self
+            .look(session, run_id, |shown| (shown.run.journal.len(), shown.run.kept()))
+            .await?;
         if steps >= MOST_STEPS {
             let message = format!("The run has {MOST_STEPS} steps, which is the limit");
+            return Err(RpcError::params(message));
+        }
+        if kept + bytes > MOST_OF_A_RUN {
+            let message = format!("The steps of the run have more than {MOST_OF_A_RUN} bytes, which is the limit");
+            return Err(RpcError::params(message));
+        }
+        let of_session = self.followed.runs(session).await?.lock().under_way();
+        if of_session + bytes > MOST_OF_A_SESSION {
+            let message = format!(
+                "The runs of the session that are under way have more than {MOST_OF_A_SESSION} bytes, which is the limit"
+            );
             return Err(RpcError::params(message));
         }
         let run_id = run_id.to_owned();

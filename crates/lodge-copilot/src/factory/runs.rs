@@ -14,6 +14,15 @@ const MOST_ENDED: usize = 500;
 /// How many lines of progress of a run are known, the newest.
 const MOST_LINES: usize = 2_000;
 
+/// How many bytes of lines of a run are known.
+const MOST_OF_LINES: usize = 1 << 20;
+/// How many phases of a run are known.
+const MOST_PHASES: usize = 200;
+/// How many bytes the runs of a session have together. Runs that have ended make room, the oldest first.
+pub(super) const MOST_OF_A_SESSION: usize = 64 << 20;
+/// Why a run halted that the log has no end of.
+pub(super) const INTERRUPTED: &str = "The host stopped while it ran. Resume it to go on";
+
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -113,6 +122,15 @@ pub(crate) struct Run {
     /// The sub-agents of all attempts, in the order in which they began.
     pub(crate) agents: Vec<Agent>,
     pub(crate) end: LodgeFactorySettled,
+    /// The bytes of its arguments and journal, of its lines, and of its result.
+    kept: usize,
+    of_lines: usize,
+    of_result: usize,
+}
+
+/// How many bytes a value has as JSON.
+fn bytes(value: &Value) -> usize {
+    value.to_string().len()
 }
 
 impl Run {
@@ -138,13 +156,18 @@ impl Run {
             started_ms: time_ms,
             updated_ms: time_ms,
             active_ms: 0,
-            phases: started.phases.iter().flatten().enumerate().map(phase).collect(),
+            phases: (started.phases.iter().flatten().take(MOST_PHASES).enumerate())
+                .map(phase)
+                .collect(),
             lines: VecDeque::new(),
             told: 0,
             last_told: None,
             journal: BTreeMap::new(),
             agents: Vec::new(),
             end: LodgeFactorySettled::default(),
+            kept: started.args.as_ref().map_or(0, bytes),
+            of_lines: 0,
+            of_result: 0,
         }
     }
 
@@ -176,14 +199,39 @@ impl Run {
             kind: line.kind.clone(),
             text: line.text.clone(),
         });
-        if self.lines.len() > MOST_LINES {
-            self.lines.pop_front();
+        self.of_lines += line.text.len();
+        while self.lines.len() > MOST_LINES || self.of_lines > MOST_OF_LINES {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.of_lines -= oldest.text.len();
         }
+    }
+
+    fn keep(&mut self, key: &str, result: &Value) {
+        // Only what can be resumed needs its steps.
+        if self.status == Status::Completed {
+            return;
+        }
+        self.kept += key.len() + bytes(result);
+        if let Some(before) = self.journal.insert(key.to_owned(), result.clone()) {
+            self.kept -= key.len() + bytes(&before);
+        }
+    }
+
+    /// The bytes of its arguments and its journal.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept
+    }
+
+    fn bytes(&self) -> usize {
+        self.kept + self.of_lines + self.of_result
     }
 
     fn enter(&mut self, title: &str, time_ms: i64) {
         self.leave_phase(time_ms);
         let at = self.phases.iter().position(|phase| phase.title == title);
+        if at.is_none() && self.phases.len() >= MOST_PHASES {
+            return;
+        }
         let at = at.unwrap_or_else(|| {
             self.phases.push(Phase {
                 title: title.to_owned(),
@@ -214,6 +262,12 @@ impl Run {
         self.status = Status::of(&settled.status);
         self.active_ms += settled.elapsed_ms;
         self.end = settled.clone();
+        self.of_result = settled.result.as_ref().map_or(0, bytes);
+        if self.status == Status::Completed {
+            self.journal.clear();
+            self.args = Value::Null;
+            self.kept = 0;
+        }
     }
 
     fn tell_agent(&mut self, told: &LodgeFactoryAgent, time_ms: i64) {
@@ -270,7 +324,6 @@ impl Runs {
                 if self.get(&started.run_id).is_none() {
                     self.last += 1;
                     self.all.push(Run::new(started, self.last, time_ms));
-                    self.forget_oldest();
                 }
                 &started.run_id
             }
@@ -287,20 +340,42 @@ impl Runs {
             Payload::LodgeFactoryStarted(started) => run.begin(started, time_ms),
             Payload::LodgeFactoryLogged(logged) => logged.lines.iter().for_each(|line| run.log(line, time_ms)),
             Payload::LodgeFactoryAgent(agent) => run.tell_agent(agent, time_ms),
-            Payload::LodgeFactoryStep(step) => drop(run.journal.insert(step.key.clone(), step.result.clone())),
+            Payload::LodgeFactoryStep(step) => run.keep(&step.key, &step.result),
             Payload::LodgeFactorySettled(settled) => run.settle(settled, time_ms),
             _ => {}
         }
         run.revision += 1;
         run.updated_ms = time_ms;
+        self.forget_oldest();
     }
 
+    /// Runs that the log has no end of have halted: it was read by a host that runs none of them.
+    pub(super) fn halt(&mut self) {
+        for run in self.all.iter_mut().filter(|run| run.status == Status::Running) {
+            run.status = Status::Halted;
+            run.end.reason = Some(INTERRUPTED.to_owned());
+        }
+        self.forget_oldest();
+    }
+
+    /// The bytes of the runs under way.
+    pub(super) fn under_way(&self) -> usize {
+        let running = self.all.iter().filter(|run| run.status == Status::Running);
+        running.map(Run::bytes).sum()
+    }
+
+    /// Forgets ended runs while there is too much. The newest stays.
     fn forget_oldest(&mut self) {
         let ended = |run: &Run| run.status != Status::Running;
-        if self.all.iter().filter(|run| ended(run)).count() > MOST_ENDED
-            && let Some(oldest) = self.all.iter().position(ended)
-        {
-            self.all.remove(oldest);
+        loop {
+            let known = self.all.iter().filter(|run| ended(run)).count();
+            let bytes: usize = self.all.iter().map(Run::bytes).sum();
+            let all = self.all.iter().enumerate().filter(|(_, run)| ended(run));
+            let oldest = all.min_by_key(|(_, run)| run.updated_ms).map(|(at, _)| at);
+            match oldest.filter(|_| known > MOST_ENDED || (known > 1 && bytes > MOST_OF_A_SESSION)) {
+                Some(oldest) => drop(self.all.remove(oldest)),
+                None => return,
+            }
         }
     }
 
@@ -405,5 +480,61 @@ mod tests {
         );
         assert_eq!(run.nano_aiu(), 250_000_000);
         assert!(runs.get("s").is_none() && run.phase().is_none());
+    }
+
+    #[test]
+    fn what_is_known_of_runs_is_bounded_and_completed_ones_keep_no_steps() {
+        let started = |run: &str| {
+            event(
+                "lodge.factory_started",
+                0,
+                serde_json::json!({"runId": run, "name": "f", "attempt": 1}),
+            )
+        };
+        let step = |run: &str, key: usize| {
+            let data = serde_json::json!({"runId": run, "key": key.to_string(), "result": "x".repeat(1 << 20)});
+            event("lodge.factory_step", 1, data)
+        };
+        let settled = |run: &str, second: u32, status: &str| {
+            let data = serde_json::json!({"runId": run, "status": status, "elapsedMs": 1});
+            event("lodge.factory_settled", second, data)
+        };
+        let mut runs = Runs::default();
+        runs.apply(&started("done"));
+        (0..200).for_each(|key| runs.apply(&step("done", key % 2)));
+        assert_eq!(
+            runs.get("done").map(|run| run.kept() >> 20),
+            Some(2),
+            "a step that is done again replaces the first"
+        );
+        let lines: Vec<Value> = (0..1000)
+            .map(|seq| serde_json::json!({"seq": seq, "kind": "phase", "text": format!("{seq}{}", "y".repeat(5000))}))
+            .collect();
+        runs.apply(&event(
+            "lodge.factory_logged",
+            1,
+            serde_json::json!({"runId": "done", "lines": lines}),
+        ));
+        let run = runs.get("done").expect("the run");
+        assert_eq!((run.phases.len(), run.lines.len() < 250), (MOST_PHASES, true));
+        runs.apply(&settled("done", 50, "completed"));
+        runs.apply(&step("done", 0));
+        let run = runs.get("done").expect("the run");
+        assert_eq!((run.journal.len(), run.kept()), (0, 0));
+
+        for (second, run) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            runs.apply(&started(run));
+            (0..20).for_each(|key| runs.apply(&step(run, key)));
+            assert_eq!(runs.under_way() >> 20, 20);
+            runs.apply(&settled(run, 2 + second as u32, "error"));
+        }
+        let known: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
+        assert_eq!(known, ["b", "c", "d"], "those that ended first made room");
+        runs.apply(&started("left"));
+        runs.halt();
+        assert_eq!(
+            (runs.get("left").map(|run| run.status), runs.under_way()),
+            (Some(Status::Halted), 0)
+        );
     }
 }

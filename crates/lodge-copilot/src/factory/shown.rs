@@ -3,15 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::runs::{Agent, Line, Phase, Run, Runs, Status};
+use super::runs::{Agent, INTERRUPTED, Line, Phase, Run, Runs, Status};
 
 /// How many runs, or lines, a page has if nobody says, and at most.
 const PAGE: usize = 200;
 const LONGEST_PAGE: usize = 500;
 /// The longest preview of a result, in characters.
 const PREVIEW: usize = 200;
-/// Why a run halted that the log has no end of.
-const INTERRUPTED: &str = "The host stopped while it ran. Resume it to go on";
 
 /// A run as clients see it: one that runs nowhere has halted, whatever the log says.
 pub(crate) struct Shown<'a> {

@@ -151,7 +151,7 @@ pub(crate) fn auth_json(token: bool, host: &str, user: Option<&Value>) -> Value 
 async fn create(ctx: Ctx, params: Params) -> MethodResult {
     let config: SessionConfig = params.parse()?;
     let attached = opening::create(&ctx, &config).await?;
-    opened(&ctx, attached, &config)
+    opened(&ctx, attached, &config).await
 }
 
 async fn resume(ctx: Ctx, params: Params) -> MethodResult {
@@ -160,14 +160,15 @@ async fn resume(ctx: Ctx, params: Params) -> MethodResult {
         Some(seat) => opening::join(&ctx, &config, seat).await?,
         None => opening::resume(&ctx, &config).await?,
     };
-    let outcome = opened(&ctx, attached, &config)?;
+    let outcome = opened(&ctx, attached, &config).await?;
     if let Some(seat) = ctx.extension() {
         seat.joined().await;
     }
     Ok(outcome)
 }
 
-fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult {
+async fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult {
+    attached.ask_for_extensions(ctx, config).await;
     let attached = Arc::new(attached);
     let session = attached.session();
     let result = json!({

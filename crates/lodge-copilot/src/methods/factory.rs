@@ -185,15 +185,14 @@ struct AgentParams {
 }
 
 async fn agent(session: Arc<Attached>, params: AgentParams) -> Result<Value, RpcError> {
-    let factories = session.board().factories();
-    let result = factories
-        .agent(
-            session.session(),
-            &params.factory_run_id,
-            &params.execution_token,
-            params.prompt,
-            params.opts,
-        )
-        .await?;
+    let result = Factories::agent(
+        session.board(),
+        session.session(),
+        &params.factory_run_id,
+        &params.execution_token,
+        params.prompt,
+        params.opts,
+    )
+    .await?;
     Ok(json!({"result": result}))
 }

@@ -96,6 +96,11 @@ impl Session {
         self.agent().has_ended()
     }
 
+    /// Waits until the session has left memory.
+    pub async fn ended(&self) {
+        self.agent().ended().await;
+    }
+
     /// The open questions, oldest first.
     pub fn pending(&self) -> Vec<PendingQuestion> {
         self.agent().pending()

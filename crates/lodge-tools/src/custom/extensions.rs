@@ -1,6 +1,9 @@
 //! Extensions: programs of a project, the person or a plugin that join a session as its clients.
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lodge_trust::{FolderFile, Origin, Startable};
@@ -14,6 +17,8 @@ const IN_FOLDERS: &str = ".github/extensions";
 const MODULE: &str = "extension.mjs";
 /// Has Node.js import the SDK from the directory in the variable `COPILOT_SDK_PATH`.
 const LOADER: &str = include_str!("extension_loader.mjs");
+/// Has the extension end with the host, also with one that is killed.
+const ENDS_WITH_HOST: &str = include_str!("extension_ends_with_host.mjs");
 /// The most extensions that a session gets. Each is a process.
 const MOST: usize = 32;
 
@@ -39,9 +44,9 @@ impl ExtensionSource {
     }
 }
 
-/// An extension that was found.
+/// An extension that was found. Its module may have to pass the gate.
 #[derive(Debug, Clone)]
-pub struct Extension {
+pub struct Extension<M = Startable<PathBuf>> {
     /// Its name with its source: `project:charts`, `user:charts`, `plugin:tools:charts`.
     pub id: String,
     /// The name of its directory.
@@ -49,7 +54,19 @@ pub struct Extension {
     /// Where it comes from.
     pub source: ExtensionSource,
     /// The file that is run, or why it cannot be.
-    pub module: Result<Startable<PathBuf>, String>,
+    pub module: Result<M, String>,
+}
+
+impl<M> Extension<M> {
+    /// The same with a module that passed the gate, or with the reason why it did not.
+    pub fn admitted<N>(self, admit: impl FnOnce(M) -> Result<N, String>) -> Extension<N> {
+        Extension {
+            id: self.id,
+            name: self.name,
+            source: self.source,
+            module: self.module.and_then(admit),
+        }
+    }
 }
 
 /// Whether a directory holds the SDK that extensions import.
@@ -60,10 +77,10 @@ pub fn holds_extension_sdk(dir: &Path) -> bool {
 /// The arguments with which Node.js runs an extension: with an SDK that is named by a variable, or with the one that the extension
 /// brings.
 pub fn extension_arguments(module: &Path, names_sdk: bool) -> Vec<String> {
-    let loader = || format!("data:text/javascript;base64,{}", BASE64_STANDARD.encode(LOADER));
-    let mut arguments = Vec::new();
+    let imported = |text: &str| format!("data:text/javascript;base64,{}", BASE64_STANDARD.encode(text));
+    let mut arguments = vec!["--import".to_owned(), imported(ENDS_WITH_HOST)];
     if names_sdk {
-        arguments.extend(["--import".to_owned(), loader()]);
+        arguments.extend(["--import".to_owned(), imported(LOADER)]);
     }
     arguments.push(module.to_string_lossy().into_owned());
     arguments
@@ -97,7 +114,7 @@ pub fn find_extensions<'a>(
             }
         }
     };
-    let root = GitFiles::root_around(cwd).unwrap_or(cwd);
+    let root = root_of(cwd, rustix::process::geteuid().as_raw());
     add(&root.join(IN_FOLDERS), &ExtensionSource::Project, &|name, file| {
         let dir = Path::new(IN_FOLDERS).join(name);
         let read = FolderFile::read(root, dir.join(MODULE), LONGEST_FILE)?.ok_or("it no longer exists")?;
@@ -115,6 +132,18 @@ pub fn find_extensions<'a>(
         add(&plugin.root.join("extensions"), &source, &module);
     }
     found
+}
+
+/// The root of the repository that a directory is in, if it belongs to this user; or else the directory itself, which somebody
+/// chose. In a directory above it that all may write, anybody can make a repository.
+fn root_of(cwd: &Path, user: u32) -> &Path {
+    let is_own = |root: &Path| {
+        let places = [root.to_owned(), root.join(".git"), root.join(IN_FOLDERS)];
+        let mut owners = places.iter().filter_map(|place| place.symlink_metadata().ok());
+        owners.all(|place| place.uid() == user)
+    };
+    let root = GitFiles::root_around(cwd).filter(|root| is_own(root));
+    root.unwrap_or(cwd)
 }
 
 #[cfg(test)]
@@ -163,5 +192,32 @@ mod tests {
         };
         assert_eq!(admitted(), [false, true, true]);
         assert!(Gate::vouched_for().admit(found[0].module.clone().unwrap()).is_ok());
+
+        // What an app vouched for passes as it was then, and not with one more file beside it.
+        let asked: Vec<_> = found
+            .iter()
+            .map(|known| known.module.clone().unwrap().origin().clone())
+            .collect();
+        let still = || {
+            let gate = Gate::of(&store).or_as_it_was(asked.clone());
+            let modules = find().into_iter().map(|extension| extension.module.unwrap());
+            modules.map(|module| gate.admit(module).is_ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(still(), [true, true, true]);
+        write("work/.github/extensions/charts/planted.mjs");
+        assert_eq!(still(), [false, true, true]);
+    }
+
+    #[test]
+    fn the_root_of_a_repository_counts_only_if_it_is_this_users() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, sub) = (dir.path().to_owned(), dir.path().join("sub"));
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::create_dir_all(root.join(".git")).unwrap();
+        std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let user = root.metadata().unwrap().uid();
+        assert_eq!(root_of(&sub, user), root);
+        assert_eq!(root_of(&sub, user + 1), sub);
+        assert_eq!(root_of(&root, user + 1), root, "somebody chose it");
     }
 }
