@@ -257,7 +257,6 @@ impl Driver {
         let events = session.subscribe(QUEUE);
         self.attach(session.clone(), events).await?;
         self.tell_directory(&session);
-        self.follow();
         // Where it works may have changed while it was made.
         while let Some(places) = self.go_live(&session, has.as_ref()) {
             let set = Setting::Directories(places.clone()).apply(&self.face.host, &session);
@@ -266,6 +265,8 @@ impl Driver {
             }
             has = Some(places);
         }
+        // Only now does the conversation know the agent of which this tells.
+        self.follow();
         Ok(true)
     }
 
