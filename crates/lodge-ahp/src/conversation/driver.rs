@@ -25,7 +25,7 @@ use crate::{
     attachments::Given,
     customizations::{Custom, Watchers},
     face::Face,
-    session_config::{Isolation, effort_in, effort_of},
+    session_config::{Isolation, effort_in, effort_of, takes_effort},
     state::Uri,
 };
 
@@ -455,7 +455,9 @@ impl Driver {
             Setting::Model(model.id.clone())
                 .apply(&self.face.host, &session)
                 .await?;
-            let effort = effort_in(model).map(effort_of);
+            // A client may remember a level that the model no longer has. Then the model chooses.
+            let is_there = |effort: &String| takes_effort(&self.face.host, Some(&model.id), Some(effort));
+            let effort = effort_in(model).map(|effort| effort_of(effort).filter(is_there));
             if let Some(effort) = effort.filter(|effort| session.settings().reasoning_effort != *effort) {
                 Setting::Effort(effort).apply(&self.face.host, &session).await?;
             }
