@@ -68,7 +68,7 @@ async fn a_command_of_the_agent_is_a_terminal_while_it_runs_and_can_be_read_afte
         (&again["lifecycle"], text(&again)),
         (&over, "first\nsecond\n".to_owned())
     );
-    assert!(b.refused(&uri, input("x")).await.contains("over"));
+    assert!(b.refused(&uri, input("x")).await.contains("ended"));
     house.restart().await;
     let mut c = house.client("c").await;
     let past = c.subscribe(&uri).await["state"].clone();
