@@ -24,7 +24,7 @@ use crate::{
     partial::Partial,
     recorder::Recorder,
     redact::{Held, Secrets},
-    session::Shared,
+    session::{AnyTool, Shared},
     shortfall::Shortfall,
     streamed::{Piece, Streamed},
     turn::{Stop, Turn},
@@ -562,12 +562,13 @@ impl Turn {
             })?;
         }
         self.tell_intents(&message.tool_calls);
-        let mcp = self.shared.mcp_tools();
+        let tools = self.shared.tools();
         let requests = message.tool_calls.iter().map(|call| {
-            let tool = mcp
-                .iter()
-                .find(|(spec, _)| spec.name == call.name)
-                .map(|(_, tool)| tool);
+            let tool = tools.iter().find(|(spec, _)| spec.name == call.name);
+            let tool = tool.and_then(|(_, tool)| match tool {
+                AnyTool::Mcp(tool) => Some(tool),
+                _ => None,
+            });
             ToolRequest {
                 tool_call_id: call.id.clone(),
                 name: call.name.clone(),

@@ -2,6 +2,7 @@
 //! session's tools.
 
 use std::{
+    collections::HashSet,
     path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
@@ -60,14 +61,34 @@ fn tool_name(server: &str, tool: &str) -> String {
         }
     };
     let name: String = format!("{server}-{tool}").chars().map(plain).collect();
-    if name.len() <= NAME_BYTES {
-        return name;
+    match name.len() <= NAME_BYTES {
+        true => name,
+        false => distinct(&name, server, tool),
     }
-    // Long names keep their beginning and stay distinct.
+}
+
+/// The beginning of such a name, with a mark that no other tool has.
+fn distinct(name: &str, server: &str, tool: &str) -> String {
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{server}/{tool}").as_bytes())
         .simple()
         .to_string();
-    format!("{}_{}", &name[..NAME_BYTES - 9], &id[..8])
+    format!("{}_{}", &name[..name.len().min(NAME_BYTES - 9)], &id[..8])
+}
+
+/// The names of tools, each with its server first. Where two come to the same, the first in the alphabet has it.
+fn tool_names(tools: &[(&str, &str)]) -> Vec<String> {
+    let mut order: Vec<usize> = (0..tools.len()).collect();
+    order.sort_by_key(|at| tools[*at]);
+    let (mut names, mut taken) = (vec![String::new(); tools.len()], HashSet::new());
+    for at in order {
+        let (server, tool) = tools[at];
+        let name = tool_name(server, tool);
+        names[at] = match taken.insert(name.clone()) {
+            true => name,
+            false => distinct(&name, server, tool),
+        };
+    }
+    names
 }
 
 /// A server's description in events.
@@ -370,9 +391,12 @@ impl Shared {
 
     /// The tools of MCP servers, by the names that models call them by.
     pub(crate) fn mcp_tools(&self) -> Vec<(ToolSpec, McpTool)> {
-        let tools = self.mcp.tools().into_iter().map(|(server, tool)| {
+        let tools = self.mcp.tools();
+        let both: Vec<_> = tools.iter().map(|(server, tool)| (&**server, &*tool.name)).collect();
+        let names = tool_names(&both);
+        let tools = tools.into_iter().zip(names).map(|((server, tool), name)| {
             let spec = ToolSpec {
-                name: tool_name(&server, &tool.name),
+                name,
                 description: tool.description.clone().unwrap_or_else(|| tool.name.clone()),
                 parameters: tool.schema.clone(),
             };
@@ -477,5 +501,19 @@ mod tests {
         let (one, two) = (tool_name(&long, "a"), tool_name(&long, "b"));
         assert_eq!(one.len(), NAME_BYTES);
         assert_ne!(one, two);
+    }
+
+    #[test]
+    fn two_tools_never_have_one_name() {
+        let one = ("a", "b-c");
+        let two = ("a-b", "c");
+        let plain = "a-b-c";
+        for tools in [[one, two], [two, one]] {
+            let names = tool_names(&tools);
+            for (tool, name) in tools.iter().zip(&names) {
+                assert_eq!(tool == &one, name == plain, "{names:?}");
+                assert!(name.starts_with(plain), "{names:?}");
+            }
+        }
     }
 }

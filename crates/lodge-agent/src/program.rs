@@ -55,6 +55,8 @@ pub(crate) type ProgramSlot = Arc<tokio::sync::Mutex<Option<Running>>>;
 const TURN_ID: &str = "0";
 /// So many calls of a program may be open at once, and so many of its requests.
 const MOST_OPEN: usize = 256;
+/// So many titles of a program count in one turn.
+const MOST_TITLES: usize = 8;
 /// So much of one request, or of one result, is shown to people, in bytes. More does not fit into the queues of clients.
 const LONGEST_SHOWN: usize = 512 << 10;
 /// What is told of a call whose end the program did not tell.
@@ -344,6 +346,8 @@ struct Work<'a> {
     noting: Option<BoxFuture<'static, ()>>,
     /// The newest plan, until the one before is noted.
     plan: Option<Vec<PlanEntry>>,
+    /// How many titles it gave.
+    titles: usize,
     ended: bool,
 }
 
@@ -363,6 +367,7 @@ impl<'a> Work<'a> {
             requests: FuturesUnordered::new(),
             noting: None,
             plan: None,
+            titles: 0,
             ended: false,
         }
     }
@@ -401,8 +406,12 @@ impl<'a> Work<'a> {
             // A sub-agent's conversation has no title.
             Said::Title(_) if self.turn.shared.sub.is_some() => Ok(()),
             Said::Title(title) => {
-                self.count_recorded(title.len());
-                Ok(self.turn.shared.call_itself(title)?)
+                if self.titles < MOST_TITLES {
+                    self.titles += 1;
+                    let bytes = self.turn.shared.call_itself(title)?;
+                    self.count_recorded(bytes);
+                }
+                Ok(())
             }
             Said::Call(update) => self.call(*update),
             // The to-do list and the context are the session's own.

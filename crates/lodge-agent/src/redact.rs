@@ -77,6 +77,14 @@ impl Secrets {
         text
     }
 
+    /// A text without secrets.
+    pub(crate) fn hide_in(&self, mut text: String) -> String {
+        if self.any() {
+            hide_in(&mut text, &self.values.read());
+        }
+        text
+    }
+
     /// The event without secrets.
     pub(crate) fn hide(&self, event: Event) -> Event {
         if !self.any() {
@@ -115,15 +123,17 @@ impl Held {
     }
 }
 
+fn hide_in(text: &mut String, values: &[String]) {
+    for value in values {
+        if text.contains(value.as_str()) {
+            *text = text.replace(value.as_str(), STARS);
+        }
+    }
+}
+
 fn hide(json: &mut Value, values: &[String]) {
     match json {
-        Value::String(text) => {
-            for value in values {
-                if text.contains(value.as_str()) {
-                    *text = text.replace(value.as_str(), STARS);
-                }
-            }
-        }
+        Value::String(text) => hide_in(text, values),
         Value::Array(items) => items.iter_mut().for_each(|item| hide(item, values)),
         Value::Object(fields) => fields.values_mut().for_each(|field| hide(field, values)),
         _ => {}
@@ -161,6 +171,7 @@ mod tests {
             let hidden = secrets.hide(before);
             assert_eq!(hidden.id(), id);
             assert_eq!(shown(hidden), expected);
+            assert_eq!(secrets.hide_in(text.to_owned()), expected);
         }
     }
 

@@ -7,32 +7,34 @@ use uuid::Uuid;
 use crate::{facts::Facts, session::Shared};
 
 impl Shared {
-    /// Gives the session a name, or takes it away, by an event with this id. A name that no person chose takes the place of none that a person chose.
-    pub(crate) fn set_name(&self, id: Uuid, name: Option<String>, automatic: bool) -> Result<(), LogError> {
+    /// Gives the session a name, or takes it away, by an event with this id. A name that no person chose takes the place of none
+    /// that a person chose. How many bytes it adds to the log.
+    pub(crate) fn set_name(&self, id: Uuid, name: Option<String>, automatic: bool) -> Result<usize, LogError> {
         let _one = self.settings.one_at_a_time();
         if automatic && self.is_named_by_person() {
-            return Ok(());
+            return Ok(0);
         }
         let recorder = &self.recorder;
         let named = LodgeNamed {
             name: name.clone(),
             automatic: automatic.then_some(true),
         };
+        let mut bytes = 0;
         if !recorder.facts(|facts| facts.about.named.as_ref() == Some(&named)) {
-            recorder.record(named)?;
+            bytes += recorder.record(named)?.json().len();
         }
         self.settings.lock().name.clone_from(&name);
         if let Some(title) = name.or_else(|| recorder.facts(Facts::title)) {
-            recorder.record_as(id, SessionTitleChanged { title })?;
+            bytes += recorder.record_as(id, SessionTitleChanged { title })?.json().len();
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    /// Gives the session the name that its agent gives it.
-    pub(crate) fn call_itself(&self, title: String) -> Result<(), LogError> {
+    /// Gives the session the name that its agent gives it. How many bytes that adds to the log.
+    pub(crate) fn call_itself(&self, title: String) -> Result<usize, LogError> {
         let is_known = self.settings.lock().name.as_ref() == Some(&title);
         if is_known {
-            Ok(())
+            Ok(0)
         } else {
             self.set_name(Uuid::new_v4(), Some(title), true)
         }

@@ -46,7 +46,9 @@ impl Actor {
             }
             Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode_as(id, mode)?,
-            Change::Name { name, automatic } => self.shared.set_name(id, name, automatic)?,
+            Change::Name { name, automatic } => {
+                self.shared.set_name(id, name, automatic)?;
+            }
             Change::Cwd(cwd) => self.change_cwd(cwd)?,
             Change::Tools(tools) => self.shared.settings.lock().tools = tools,
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,

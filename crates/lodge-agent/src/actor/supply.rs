@@ -41,7 +41,12 @@ impl Actor {
             }
             settings.check_allowed(&model.info().id).map_err(AgentError::Refused)?;
             let previous_effort = settings.reasoning_effort.clone();
-            let effort = reasoning_effort.or_else(|| previous_effort.clone());
+            // What is kept was another model's. One that names none may take any.
+            let takes = &model.info().reasoning_efforts;
+            let kept = previous_effort
+                .clone()
+                .filter(|kept| takes.is_empty() || takes.contains(kept));
+            let effort = reasoning_effort.or(kept);
             (settings.model.clone(), previous_effort, effort)
         };
         // In the log, it may already be the session's model; it only was not available when the session was read back.

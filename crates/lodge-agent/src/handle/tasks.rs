@@ -95,9 +95,16 @@ impl Agent {
         self.shared.agents.list()
     }
 
-    /// Commands that go on, or went on, in the background.
+    /// Commands that go on, or went on, in the background, without secrets.
     pub fn background_shells(&self) -> Vec<BackgroundShell> {
-        self.shared.tool_state.background_shells()
+        let secrets = self.shared.recorder.secrets();
+        let shells = self.shared.tool_state.background_shells().into_iter();
+        let shown = shells.map(|shell| BackgroundShell {
+            command: secrets.hide_in(shell.command),
+            recent: secrets.hide_in(shell.recent),
+            ..shell
+        });
+        shown.collect()
     }
 
     /// Counts up when a command continues in the background, and when one of those ends.

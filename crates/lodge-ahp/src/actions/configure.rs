@@ -42,10 +42,11 @@ pub(super) fn new_settings(
     };
     let (chat, talk) = inner.conversation(&chat)?;
     let agent = talk.agent().filter(|_| !talk.is_draft)?;
-    let own: Vec<&Setting> = plan.settings().filter(|setting| setting.is_told_by_events()).collect();
+    let told = plan.settings().filter(|setting| setting.is_told_by_events());
     let last = Uuid::new_v4();
-    let shared: Vec<&Setting> = own.iter().copied().filter(|setting| setting.is_shared()).collect();
-    let (mut settings, mut asleep) = (Vec::new(), Vec::new());
+    let (shared, own): (Vec<&Setting>, Vec<&Setting>) = told.partition(|setting| setting.is_shared());
+    let mut settings: Vec<_> = own.iter().map(|setting| (agent, *setting)).collect();
+    let mut asleep = Vec::new();
     for (other, talk) in inner.others(channel, chat) {
         match talk.agent() {
             Some(agent) => settings.extend(shared.iter().map(|setting| (agent, *setting))),
@@ -53,7 +54,7 @@ pub(super) fn new_settings(
             None => asleep.push(other.clone()),
         }
     }
-    settings.extend(own.iter().map(|setting| (agent, *setting)));
+    settings.extend(shared.iter().map(|setting| (agent, *setting)));
     let settings = settings.into_iter();
     let mut settings: Vec<_> = settings
         .map(|(agent, setting)| (agent.clone(), setting.clone(), Uuid::new_v4()))
@@ -104,14 +105,28 @@ impl Face {
             asleep,
         } = new;
         let mut done: Result<(), Refusal> = Ok(());
-        let mut shared = Vec::new();
+        let (mut shared, mut before) = (Vec::new(), Vec::new());
         for (session, setting, id) in settings {
-            if setting.is_shared() {
-                shared.push(setting.clone());
-            }
-            done = setting.apply_as(id, &self.host, &session).await.map_err(Refusal::from);
+            let now = setting.now(&session);
+            done = setting
+                .clone()
+                .apply_as(id, &self.host, &session)
+                .await
+                .map_err(Refusal::from);
             if done.is_err() {
                 break;
+            }
+            if let Some(now) = now {
+                shared.push(setting);
+                before.push((session, now));
+            }
+        }
+        if done.is_err() {
+            // The chats of a session share it: all of them change, or none.
+            for (session, before) in before.into_iter().rev() {
+                if let Err(error) = before.apply(&self.host, &session).await {
+                    tracing::warn!(session = session.id(), %error, "a chat keeps a setting that was refused");
+                }
             }
         }
         let shown = self

@@ -99,8 +99,11 @@ impl QueueChange {
                 }
                 talk.causes.remove(&self.event)
             });
-            if let (Ok(_), Some(cause)) = (&recorded, cause) {
-                cause.echo(&inner.core);
+            match (&recorded, cause) {
+                (Ok(_), Some(cause)) => cause.echo(&inner.core),
+                // Its sender was told when the conversation was closed.
+                (Err(_), None) => return Ok(self.heard),
+                _ => {}
             }
         }
         recorded.map(|_| self.heard)

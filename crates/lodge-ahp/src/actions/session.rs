@@ -183,18 +183,31 @@ fn config(
             }
         }
     }
+    let is_other_model = wanted.get("model").is_some_and(|model| known("model") != Some(model));
+    let model = wanted.get("model").and_then(Value::as_str);
+    let effort = known(EFFORT).and_then(Value::as_str).and_then(effort_of);
+    // An effort does not outlive its model.
+    if is_other_model && !wanted.contains_key(EFFORT) && !takes_effort(&dispatch.face.host, model, effort.as_deref()) {
+        wanted.insert(EFFORT.to_owned(), DEFAULT_EFFORT.into());
+        changed.config.insert(EFFORT.to_owned(), DEFAULT_EFFORT.into());
+    }
     let mut branching = branching_of(state);
     if let (Some(git), Some(isolation)) = (&mut branching, changed.config.get("isolation").and_then(Value::as_str)) {
         git.isolation = Isolation::parse(isolation).unwrap_or_default();
     }
+    let mut settings = Vec::new();
     for (key, value) in &wanted {
-        if known(key) == Some(value) {
+        // The effort that is known was another model's.
+        if known(key) == Some(value) && !(is_other_model && key == EFFORT) {
             continue;
         }
         let model = wanted.get("model").or(known("model")).and_then(Value::as_str);
         let setting = setting(dispatch, begun, branching.as_ref(), model, key, value)?;
-        plan.effects.push(Effect::Change(setting));
+        settings.push(setting);
     }
+    // An effort is one of its model's.
+    settings.sort_by_key(|setting| matches!(setting, Setting::Effort(_)));
+    plan.effects.extend(settings.into_iter().map(Effect::Change));
     let same = state
         .config
         .as_ref()

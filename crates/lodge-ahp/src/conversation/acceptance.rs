@@ -100,6 +100,16 @@ pub(crate) fn accept_message(
 }
 
 impl Setting {
+    /// What a session has in its place now, if the chats share it.
+    pub(crate) fn now(&self, session: &Session) -> Option<Self> {
+        let settings = session.settings();
+        match self {
+            Self::Mode(_) => Some(Self::Mode(settings.mode)),
+            Self::Approval(_) => Some(Self::Approval(settings.approval)),
+            _ => None,
+        }
+    }
+
     /// Changes a session; its log has the change when this returns.
     pub(crate) async fn apply(self, host: &Host, session: &Session) -> Result<(), HostError> {
         self.apply_as(Uuid::new_v4(), host, session).await

@@ -12,6 +12,9 @@ use crate::{face::Face, state::Uri};
 
 /// Ids of sub-agents are those of tool calls, which have no colon in front.
 const PREFIX: &str = "shell:";
+/// How much is shown of a command: bytes of it, and characters of its first line.
+const LONGEST: usize = 4 << 10;
+const LONGEST_LABEL: usize = 200;
 
 /// The shell that a piece of background work is.
 pub(crate) fn shell_of(work: &str) -> Option<&str> {
@@ -71,12 +74,52 @@ impl Face {
 
 fn work(shell: &BackgroundShell) -> BackgroundShellWork {
     let began = Timestamp::try_from(shell.began).unwrap_or_default();
+    let command = shell.command.as_str();
+    let line = command.lines().next().unwrap_or_default();
+    let label = line
+        .char_indices()
+        .nth(LONGEST_LABEL)
+        .map_or(line.len(), |(end, _)| end);
     BackgroundShellWork {
         id: format!("{PREFIX}{}", shell.id),
-        label: shell.command.lines().next().unwrap_or_default().to_owned(),
+        label: beginning(line, label),
         started_at: format!("{began:.3}"),
         meta: None,
-        command: shell.command.clone(),
+        command: beginning(command, command.floor_char_boundary(LONGEST)),
         terminal: None,
+    }
+}
+
+/// A text up to here, with a mark if there is more.
+fn beginning(text: &str, end: usize) -> String {
+    let more = if end < text.len() { "…" } else { "" };
+    format!("{}{more}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_shown_by_their_beginning() {
+        let (line, text) = ("é".repeat(300), "é".repeat(3000));
+        for (command, label, shown) in [
+            (
+                "make\nmake test".to_owned(),
+                "make".to_owned(),
+                "make\nmake test".to_owned(),
+            ),
+            (line.clone(), "é".repeat(200) + "…", line),
+            (text, "é".repeat(200) + "…", "é".repeat(2048) + "…"),
+        ] {
+            let work = work(&BackgroundShell {
+                id: "1".into(),
+                command,
+                began: std::time::SystemTime::UNIX_EPOCH,
+                exit_code: None,
+                recent: String::new(),
+            });
+            assert_eq!((work.label, work.command), (label, shown));
+        }
     }
 }

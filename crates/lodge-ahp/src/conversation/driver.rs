@@ -25,7 +25,7 @@ use crate::{
     attachments::Given,
     customizations::{Custom, Watchers},
     face::Face,
-    session_config::{Isolation, effort_in, effort_of},
+    session_config::{Isolation, effort_in, effort_of, takes_effort},
     state::Uri,
 };
 
@@ -257,7 +257,6 @@ impl Driver {
         let events = session.subscribe(QUEUE);
         self.attach(session.clone(), events).await?;
         self.tell_directory(&session);
-        self.follow();
         // Where it works may have changed while it was made.
         while let Some(places) = self.go_live(&session, has.as_ref()) {
             let set = Setting::Directories(places.clone()).apply(&self.face.host, &session);
@@ -266,6 +265,8 @@ impl Driver {
             }
             has = Some(places);
         }
+        // Only now does the conversation know the agent of which this tells.
+        self.follow();
         Ok(true)
     }
 
@@ -454,7 +455,9 @@ impl Driver {
             Setting::Model(model.id.clone())
                 .apply(&self.face.host, &session)
                 .await?;
-            let effort = effort_in(model).map(effort_of);
+            // A client may remember a level that the model no longer has. Then the model chooses.
+            let is_there = |effort: &String| takes_effort(&self.face.host, Some(&model.id), Some(effort));
+            let effort = effort_in(model).map(|effort| effort_of(effort).filter(is_there));
             if let Some(effort) = effort.filter(|effort| session.settings().reasoning_effort != *effort) {
                 Setting::Effort(effort).apply(&self.face.host, &session).await?;
             }

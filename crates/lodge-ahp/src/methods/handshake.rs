@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Reply, Request, host_error,
+    Reply, Request,
     sessions::{Meta, environment},
 };
 use crate::{
@@ -349,8 +349,9 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Result<Reply, RpcError> 
         && let Some((_, id)) = request.face.locate(&uri).await
     {
         let alone = nobody_has(request, &uri, &id);
-        let brought = request.face.host.bring_environment(&id, environment, alone).await;
-        brought.map_err(host_error)?;
+        if let Err(error) = request.face.host.bring_environment(&id, environment, alone).await {
+            tracing::warn!(session = id, %error, "a session does not get the environment that a client brought");
+        }
     }
     open(request, peer, &uri).await;
     let mut inner = request.face.inner.lock();

@@ -106,6 +106,10 @@ pub(super) fn environment(request: &Request<'_>, meta: Option<Meta>) -> Result<O
     if request.conn.admission.identity.device().is_some() {
         return Err(RpcError::params("only programs of the owner can bring an environment"));
     }
+    // The programs of another machine are not here.
+    if request.conn.admission.via().is_some() {
+        return Ok(None);
+    }
     let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
     Ok(Some(Environment::of(variables)))
 }

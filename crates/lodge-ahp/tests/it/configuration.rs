@@ -7,7 +7,7 @@ use lodge_host::{Approval, Change, ManagedPolicy, Mode, Supply};
 use serde_json::{Value, json};
 
 use crate::{
-    kit::{Client, House, ROOT, house, house_of_two_models, turn_started, uuid},
+    kit::{Client, House, ROOT, at_home, house, house_of_two_models, house_of_two_models_with, turn_started, uuid},
     mirror::Mirror,
 };
 
@@ -150,11 +150,13 @@ async fn how_much_a_model_reasons_is_chosen_with_it_in_every_dialect_and_kept() 
     a.accepted(&chat, first).await;
     a.ends(&chat, "t2").await;
     assert_eq!(effort(&house, &session).await.as_deref(), Some("high"));
-    let mut wrong = turn_started("t3", "say hello");
-    wrong["message"]["model"] = chosen("rehearsal", "most");
-    a.accepted(&chat, wrong).await;
-    let failed = a.ends(&chat, "t3").await;
-    assert!(failed.to_string().contains("no thinking level"), "{failed}");
+    // It may be a level that the model had once.
+    let mut remembered = turn_started("t3", "say hello");
+    remembered["message"]["model"] = chosen("rehearsal", "most");
+    a.accepted(&chat, remembered).await;
+    let ended = a.ends(&chat, "t3").await;
+    assert_eq!(ended["type"], "chat/turnComplete", "{ended}");
+    assert_eq!(effort(&house, &session).await, None);
     let changed = json!({ "type": "session/modelChanged", "session": session, "model": chosen("rehearsal", "low") });
     let told = seed.dispatch_seed(changed).await;
     let told = seed.verdict(told).await;
@@ -171,6 +173,73 @@ async fn how_much_a_model_reasons_is_chosen_with_it_in_every_dialect_and_kept() 
     let mut c = house.client("c").await;
     let state = c.subscribe(&session).await["state"].clone();
     assert_eq!(state["config"]["values"]["thinkingLevel"], "default", "{state}");
+}
+
+#[tokio::test]
+async fn a_thinking_level_comes_and_goes_with_its_model() {
+    let house = house_of_two_models_with(&["most"]).await;
+    let change = |config: Value| json!({ "type": "session/configChanged", "config": config });
+    // An editor's is a draft.
+    for (n, mut client) in [(1, house.client("a").await), (2, house.editor("b").await)] {
+        let (session, chat) = client.session(&uuid(n)).await;
+        for round in ["before the first message", "after it"] {
+            for (config, expected) in [
+                (json!({ "thinkingLevel": "low" }), "low"),
+                (json!({ "thinkingLevel": "most", "model": "distant" }), "most"),
+                (json!({ "model": "rehearsal" }), "default"),
+                (json!({ "thinkingLevel": "low" }), "low"),
+                (json!({ "model": "distant" }), "default"),
+                (json!({ "model": "rehearsal" }), "default"),
+            ] {
+                client.accepted(&session, change(config.clone())).await;
+                let state = client.subscribe(&session).await["state"].clone();
+                let level = &state["config"]["values"]["thinkingLevel"];
+                assert_eq!(level, expected, "{n}, {round}, {config}");
+                if house.host.live(&uuid(n)).is_some() {
+                    let expected = Some(expected).filter(|level| *level != "default");
+                    assert_eq!(effort(&house, &session).await.as_deref(), expected, "{config}");
+                }
+            }
+            client
+                .accepted(&session, change(json!({ "thinkingLevel": "low" })))
+                .await;
+            let both = change(json!({ "thinkingLevel": "low", "model": "distant" }));
+            let refused = client.refused(&session, both).await;
+            assert!(refused.contains("is not a value"), "{refused}");
+            if round.starts_with("before") {
+                client.turn(&chat, "t1", "say hello").await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_one_chat_of_a_session_refuses_changes_in_none() {
+    let (house, mut a, session, chat) = at_home().await;
+    a.turn(&chat, "t1", "say hello").await;
+    let mut agents = vec![house.host.open_session(&uuid(1)).await.unwrap()];
+    for n in 0..5 {
+        let peer = format!("ahp-chat:/peer{n}");
+        a.request("createChat", json!({ "channel": session, "chat": peer }))
+            .await
+            .unwrap();
+        a.subscribe(&peer).await;
+        a.turn(&peer, "t1", "say hello").await;
+        let id = house.host.chat_at(&peer).await.unwrap().unwrap().id;
+        agents.push(house.host.open_session(&id).await.unwrap());
+    }
+    let policy = ManagedPolicy {
+        rules: Vec::new(),
+        no_bypass: true,
+        text: json!({}),
+    };
+    agents[3].supply(Supply::Managed(Some(policy))).await.unwrap();
+    let all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    let refusal = a.refused(&session, all).await;
+    assert!(refusal.contains("polic"), "{refusal}");
+    for agent in &agents {
+        assert_eq!(agent.settings().approval, Approval::AutoSafe);
+    }
 }
 
 #[tokio::test]

@@ -225,6 +225,37 @@ async fn tools_of_a_client_go_on_while_it_looks_into_other_chats() {
 }
 
 #[tokio::test]
+async fn a_call_of_a_clients_tool_is_not_recorded_as_one_of_a_server() {
+    let house = house().await;
+    let servers = crate::customizations::servers(&house);
+    crate::customizations::put(house.dir.path().join("home/mcp-config.json"), &servers);
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    // What the tool `spin` of the server `loom` is called, too.
+    let tools = json!([{ "name": "loom-spin", "description": "Spins", "inputSchema": { "type": "object" } }]);
+    let active = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "a", "tools": tools } });
+    a.accepted(&session, active).await;
+    a.say(&chat, "t1", "call loom-spin {} then say done").await;
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    let done = json!({
+        "type": "chat/toolCallComplete", "turnId": "t1", "toolCallId": ready["toolCallId"],
+        "result": { "success": true, "pastTenseMessage": "Spun" },
+    });
+    a.accepted(&chat, done).await;
+    a.ends(&chat, "t1").await;
+    let session = house.host.open_session(&uuid(1)).await.unwrap();
+    let log: Vec<String> = session
+        .history()
+        .unwrap()
+        .events()
+        .map(|event| event.unwrap().as_str().to_owned())
+        .collect();
+    let calls: Vec<&String> = log.iter().filter(|event| event.contains("\"toolRequests\"")).collect();
+    assert!(calls.iter().any(|event| event.contains("loom-spin")), "{log:?}");
+    assert!(!calls.iter().any(|event| event.contains("mcpServerName")), "{calls:?}");
+}
+
+#[tokio::test]
 async fn tokens_that_editors_show_unasked_are_taken_and_others_are_not() {
     let house = house().await;
     let mut a = house.client("a").await;

@@ -146,6 +146,14 @@ pub(crate) async fn house_of_two_models(limits: Limits) -> House {
     house_made(limits, Policy::Ask, models, Clock::default()).await
 }
 
+/// The same where `distant` has thinking levels of its own.
+pub(crate) async fn house_of_two_models_with(levels: &[&str]) -> House {
+    let mut models = two_models("http://127.0.0.1:9/v1");
+    let levels = levels.iter().map(|level| (*level).to_owned());
+    models.models[0].reasoning_efforts = Some(levels.collect());
+    house_made(Limits::default(), Policy::Ask, models, Clock::default()).await
+}
+
 fn two_models(url: &str) -> ModelsConfig {
     let provider = lodge_models::ProviderEntry {
         name: "there".into(),

@@ -178,6 +178,20 @@ fn an_agent_names_its_session_unless_a_person_did() {
 }
 
 #[test]
+fn of_many_names_that_an_agent_gives_its_session_in_a_turn_the_first_few_count() {
+    let title = |n: u32| update(json!({ "sessionUpdate": "session_info_update", "title": format!("Name {n}") }));
+    let script: String = (1..=100).map(title).collect();
+    let home = with_script("names", &format!("{GREETING}{script}{END}"));
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = with_agent(&mut editor, "names");
+    assert_eq!(editor.stops(&session, "go"), "end_turn");
+    let log = log_of(&home, &session);
+    let named = log.iter().filter(|event| event["type"] == "lodge.named");
+    assert_eq!(named.last().unwrap()["data"]["name"], "Name 8");
+}
+
+#[test]
 fn an_agent_gets_attached_texts_and_data_if_it_takes_them() {
     let greeting = GREETING.replace(
         "\"protocolVersion\":1",

@@ -304,7 +304,17 @@ async fn a_device_of_another_host_may_do_what_it_may_there_and_the_log_names_it(
     let (own, _) = paired(&one, "full");
     come(own.clone(), "mine").await.subscribe(&session).await;
     let mut owner = come(two.ahp_url().into_client_request().unwrap(), "mine").await;
-    owner.subscribe(&session).await;
+    // Its terminal's programs are on another machine.
+    let brought = json!({ "channel": session, "_meta": { "lodge.environment": { "PATH": "/nowhere" } } });
+    owner.request("subscribe", brought).await;
+    owner.subscribe(&chat).await;
+    owner.accepted(&chat, turn("t2", "!ls > listed")).await;
+    owner.ends("t2").await;
+    assert!(
+        !std::fs::read_to_string(one.home.work().join("listed"))
+            .unwrap()
+            .is_empty()
+    );
     come(own, "mine").await.subscribe(&session).await;
 }
 
