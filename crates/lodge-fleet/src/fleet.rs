@@ -113,7 +113,7 @@ impl Fleet {
     }
 
     /// Connects as a user who may change streams, and gives the streams that an earlier version made the settings of this one. Answers
-    /// the names of those that it changed. Hosts of earlier versions refuse them from then on.
+    /// the names of those that it changed. Hosts of earlier versions must not run any more.
     ///
     /// # Errors
     /// When the servers do not take the settings; [`FleetError::ForeignStream`] when a setting differs that nobody may change.

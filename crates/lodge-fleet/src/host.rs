@@ -203,12 +203,12 @@ impl Host {
 
     /// Whether an id is that of this host, or of an earlier start of it: of the same name, with the same home.
     pub fn was(&self, id: &str) -> bool {
-        without_start(id) == without_start(&self.id)
+        is_start_of(&self.id, id)
     }
 
     /// The host's name, which stays when it is started again.
     pub fn name(&self) -> &str {
-        self.id.rsplit_once('-').map_or(&self.id, |(name, _)| name)
+        name_of(&self.id)
     }
 
     /// The host's id.
@@ -296,7 +296,43 @@ fn host_info(lease: &Stored) -> Option<HostInfo> {
     })
 }
 
+fn name_of(id: &str) -> &str {
+    id.rsplit_once('-').map_or(id, |(name, _)| name)
+}
+
+/// Whether an id is that of a start of the host that now has the id `host`.
+fn is_start_of(host: &str, id: &str) -> bool {
+    // In ids that earlier versions gave, only the start follows the name.
+    let start = id.strip_prefix(name_of(host)).and_then(|rest| rest.strip_prefix('-'));
+    let is_earlier = start.is_some_and(|start| start.len() == START && start.bytes().all(|b| b.is_ascii_hexdigit()));
+    is_earlier || without_start(id) == without_start(host)
+}
+
 /// What every start of a host has in its id. Nothing where an id is of another shape.
 fn without_start(id: &str) -> Option<&str> {
     id.get(..id.len().checked_sub(START)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_knows_its_earlier_starts_also_those_of_an_earlier_version() {
+        let host = "my-laptop-0123456789abcdef";
+        for (id, expected) in [
+            (host, true),
+            ("my-laptop-01234567ffffffff", true),
+            ("my-laptop-ffffffff", true),
+            ("my-laptop-ffffffffffffffff", false),
+            ("my-laptop-fffffff", false),
+            ("my-laptop-gggggggg", false),
+            ("my-laptop-x-ffffffff", false),
+            ("laptop-ffffffff", false),
+            ("my-laptop", false),
+            ("", false),
+        ] {
+            assert_eq!(is_start_of(host, id), expected, "{id:?}");
+        }
+    }
 }

@@ -126,12 +126,14 @@ impl FleetLog {
                 if js.count(stream, log).await? == 0 {
                     return Ok(None);
                 }
+                // A server that lags behind has an earlier one.
+                let mut found: Option<Stored> = None;
                 for _ in 0..COPIES {
-                    if let Some(last) = js.last_of_any(stream, log).await? {
-                        return Ok(Some(last));
-                    }
+                    let last = js.last_of_any(stream, log).await?;
+                    found = found.into_iter().chain(last).max_by_key(|last| last.sequence);
                 }
-                Err(Failure::unknown("no server that answered could read its last message"))
+                let unreadable = || Failure::unknown("no server that answered could read its last message");
+                found.map(Some).ok_or_else(unreadable)
             })
             .await
     }

@@ -201,13 +201,13 @@ impl Writer {
                 match (outcome(draft.append, found), next) {
                     (Outcome::Written(sequence), _) => return Ok(Tip { sequence, ..after }),
                     (Outcome::Replaced, Some(next)) => return Err(self.log.replaced(&next)),
+                    // Nothing follows, and yet the log does not end there: the leader has damaged its end.
+                    _ if failure.is_wrong_last_sequence() && leaders > 0 => {
+                        leaders -= 1;
+                        js.change_leader(&place.stream).await;
+                    }
                     _ => {}
                 }
-            }
-            // Nothing follows, and yet the log does not end there: the leader has damaged its end.
-            if failure.is_wrong_last_sequence() && leaders > 0 {
-                leaders -= 1;
-                js.change_leader(&place.stream).await;
             }
             if let Failure::Refused { code: 0, .. } = failure {
                 return Err(failure.into_error("append to a log", PATIENCE));

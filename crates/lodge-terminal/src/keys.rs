@@ -171,7 +171,8 @@ impl TryFrom<BTreeMap<String, String>> for Keymap {
         let mut keys = Self::default();
         for (name, action) in changes {
             let stroke = parse(&name).ok_or_else(|| format!("{name:?} is not a key; an example is \"ctrl-t\""))?;
-            if matches!(stroke, (KeyModifiers::NONE, KeyCode::Char(_))) {
+            let is_typed = !stroke.0.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+            if is_typed && matches!(stroke.1, KeyCode::Char(_)) {
                 return Err(format!("{name:?} is a letter that people type; add `ctrl-` or `alt-`"));
             }
             keys.0.retain(|(_, known, _)| *known != stroke);
@@ -322,6 +323,7 @@ mod tests {
             ("hyper-t", "tasks", "\"hyper-t\" is not a key"),
             ("ctrl-f99", "tasks", "is not a key"),
             ("t", "tasks", "\"t\" is a letter"),
+            ("shift-t", "tasks", "\"shift-t\" is a letter"),
             ("ctrl-t", "task", "unknown variant `task`, expected one of `send`"),
         ] {
             let error = change(key, action).unwrap_err();

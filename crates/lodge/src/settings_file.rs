@@ -12,8 +12,14 @@ pub(crate) fn set(home: &Path, table: &str, key: &str, value: toml::Value) -> Re
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("Cannot read {}", path.display()))?,
     };
-    let after = with(&before, table, key, value)?;
-    replace(&path, after.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))
+    write(home, &with(&before, table, key, value)?)
+}
+
+/// Writes the configuration of a home. If it is a link, the file behind it is written: people keep their configurations together.
+pub(crate) fn write(home: &Path, text: &str) -> Result<()> {
+    let path = home.join("lodge.toml");
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))
 }
 
 /// A configuration with this setting.
@@ -52,7 +58,8 @@ fn with(before: &str, table: &str, key: &str, value: toml::Value) -> Result<Stri
         }
         lines.extend([format!("[{table}]"), setting]);
     }
-    let after = lines.join("\n") + "\n";
+    let end = if before.contains("\r\n") { "\r\n" } else { "\n" };
+    let after = lines.join(end) + end;
     let read: Result<toml::Table, _> = toml::from_str(&after);
     let is_set = read.is_ok_and(|read| read.get(table).and_then(|table| table.get(key)) == Some(&value));
     ensure!(
@@ -86,6 +93,10 @@ mod tests {
                 "[terminal.keys]\nctrl-t = \"tasks\"\n",
                 "[terminal.keys]\nctrl-t = \"tasks\"\n\n[terminal]\ntheme = \"light\"\n",
             ),
+            (
+                "[terminal]\r\ntheme = \"dark\"\r\n",
+                "[terminal]\r\ntheme = \"light\"\r\n",
+            ),
         ] {
             let after = with(before, "terminal", "theme", "light".into());
             assert_eq!(after.unwrap(), expected, "{before:?}");
@@ -98,5 +109,17 @@ mod tests {
             let error = with(before, "terminal", "theme", "light".into()).unwrap_err();
             assert!(error.to_string().contains("theme = \"light\""), "{error}");
         }
+    }
+
+    #[test]
+    fn a_link_to_a_configuration_stays_one() {
+        let home = tempfile::tempdir().unwrap();
+        let (link, file) = (home.path().join("lodge.toml"), home.path().join("dotfiles.toml"));
+        std::fs::write(&file, "memory = true\n").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        set(home.path(), "terminal", "theme", "light".into()).unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), file);
+        let written = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(written, "memory = true\n\n[terminal]\ntheme = \"light\"\n");
     }
 }

@@ -102,7 +102,7 @@ pub(crate) async fn run(home: &Path) -> Result<ExitCode> {
         Key::Written(&key)
     };
     let text = with_model(&before, &provider, &kept, &model)?;
-    replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
+    crate::settings_file::write(home, &text)?;
     match in_keyring {
         true => print_line(&format!(
             "Saved to {}; the key is in the system's keyring.",

@@ -501,12 +501,14 @@ impl App {
 
     /// Shows another session.
     pub fn opened(&mut self, mirror: Mirror) {
+        // Each goes before what is in the editor. Their files are still those of the other session.
+        for message in std::mem::take(&mut self.outbox).into_unsent().rev() {
+            self.restore(&message);
+        }
+        self.tokens.forget_files(self.composer.text());
         let seen = self.mirror.seen.max(mirror.seen);
         self.mirror = Mirror { seen, ..mirror };
         self.transcript = Transcript::default();
-        for message in std::mem::take(&mut self.outbox).into_unsent() {
-            self.restore(&message);
-        }
         // Agents belong to the session.
         self.agent = None;
         self.panel = Panel::default();

@@ -74,8 +74,16 @@ pub(super) struct Picker {
 
 impl Overlay {
     pub(super) fn paste(&mut self, text: &str) {
-        if let Self::Picker(picker) = self {
-            picker.query.push_str(text.lines().next().unwrap_or_default());
+        let Self::Picker(picker) = self else { return };
+        let line = text.split(['\r', '\n']).next().unwrap_or_default();
+        match &mut picker.asks {
+            Some(Asks::Rename(title)) => title.insert(line),
+            // As any other key than `y`.
+            Some(Asks::Delete) => picker.asks = None,
+            None => {
+                picker.query.push_str(line);
+                picker.selected = 0;
+            }
         }
     }
 }

@@ -139,6 +139,12 @@ impl App {
         if !picker.is_sessions() {
             return false;
         }
+        // Also where no session is listed.
+        if picker.asks.is_none() && key.code == KeyCode::Tab {
+            picker.here = !picker.here;
+            picker.selected = 0;
+            return true;
+        }
         let Some(Pick::Session(host, uri)) = picker.chosen() else {
             return false;
         };
@@ -166,10 +172,6 @@ impl App {
                 let now = known.find(|session| session.resource == uri);
                 title.set(now.map_or("", |session| session.title.as_str()));
                 picker.asks = Some(Asks::Rename(title));
-            }
-            (None, KeyCode::Tab) => {
-                picker.here = !picker.here;
-                picker.selected = 0;
             }
             _ => return false,
         }

@@ -49,6 +49,12 @@ impl Tokens {
         self.keep(word.to_owned(), Meaning::Attached(Box::new(attachment)));
     }
 
+    /// Forgets the files that `@` words stand for: in another session, a word names another file. Words in this text keep theirs.
+    pub(super) fn forget_files(&mut self, text: &str) {
+        self.0
+            .retain(|(word, _)| !word.starts_with('@') || has_word(text, word));
+    }
+
     fn bracketed(&mut self, name: &str, meaning: Meaning) -> String {
         let same = |known: &Meaning| match (known, &meaning) {
             (Meaning::Pasted(known), Meaning::Pasted(new)) => known == new,

@@ -114,7 +114,7 @@ impl Outbox {
     }
 
     /// The messages that were not sent.
-    pub fn into_unsent(self) -> impl Iterator<Item = Message> {
+    pub fn into_unsent(self) -> impl DoubleEndedIterator<Item = Message> {
         self.0.into_iter().filter(|out| !out.sent).map(|out| out.message)
     }
 

@@ -116,7 +116,12 @@ impl Screen {
     /// Lends the terminal to another program. Meanwhile, keys are not read.
     fn lend<T>(&mut self, what: impl FnOnce() -> T) -> io::Result<T> {
         self.keys = None;
-        let done = self.hardware.lend(what)?;
+        let done = self.hardware.lend(|| {
+            let done = what();
+            // The stream that ended has left a wake-up, beside which the next one would not see that keys were pressed.
+            let _ = crossterm::event::poll(Duration::ZERO);
+            done
+        })?;
         self.keys = Some(EventStream::new());
         self.size = crossterm::terminal::size()?;
         self.painter.forget();
@@ -679,25 +684,30 @@ impl Full {
     }
 }
 
-/// Waits until the system asks the program to end, or its terminal is gone.
-async fn hung_up() {
+/// Waits until the system asks the program to end, or its terminal is gone. Signals are taken from the call on: keys may keep it from
+/// being waited for until an editor has the terminal.
+fn hung_up() -> impl Future<Output = ()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         // Ctrl-C is a key here. While an editor or `lodge setup` uses the terminal, it is meant for that program.
-        let _interrupts = signal(SignalKind::interrupt());
-        let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
-        else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-            () = without_terminal() => {}
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let signals = kinds.map(signal);
+        async move {
+            let [_interrupts, Ok(mut terminate), Ok(mut hang_up)] = signals else {
+                return std::future::pending().await;
+            };
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
+                () = without_terminal() => {}
+            }
         }
     }
     #[cfg(not(unix))]
-    std::future::pending().await
+    {
+        std::future::pending()
+    }
 }
 
 /// Waits until the terminal is gone. Only the session that the terminal controls is signalled, and whoever reads keys from a
@@ -710,7 +720,8 @@ async fn without_terminal() {
         tick.tick().await;
         let stdin = io::stdin();
         let mut watched = [PollFd::new(&stdin, PollFlags::empty())];
-        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        // NVAL says nothing: macOS answers it for every terminal.
+        let gone = PollFlags::HUP | PollFlags::ERR;
         if poll(&mut watched, Some(&Timespec::default())).is_ok() && watched[0].revents().intersects(gone) {
             return;
         }

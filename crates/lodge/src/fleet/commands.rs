@@ -46,8 +46,8 @@ pub(crate) enum FleetCommand {
     },
     /// Give the fleet's streams the settings that this version needs
     ///
-    /// Only after an upgrade of Lodge whose hosts ask for it. Hosts of earlier versions cannot use the fleet after that. It needs a user who may
-    /// publish to `$JS.API.STREAM.UPDATE.*`.
+    /// Only after an upgrade of Lodge whose hosts ask for it. Hosts of earlier versions must not run any more. It needs a user who may publish to
+    /// `$JS.API.STREAM.UPDATE.*`.
     #[command(after_help = "Examples:
   lodge fleet upgrade --fleet nats://admin:password@one:4222")]
     Upgrade(FleetArgs),

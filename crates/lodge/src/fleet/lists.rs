@@ -10,7 +10,7 @@ use lodge_fleet::{Entry, FleetError, Listed, Listing};
 use lodge_host::{Described, Lifecycle};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
-    time::sleep,
+    time::{MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +35,17 @@ pub(super) async fn publish(
     let mut working: HashMap<String, Instant> = HashMap::new();
     // Others could not be told of them yet, or need not.
     let mut untold: HashSet<String> = HashSet::new();
+    let mut again = interval(AGAIN);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            // However much changes, what is untold is looked at.
+            biased;
+            // That a turn has ended is not always recorded.
+            _ = again.tick(), if !(working.is_empty() && untold.is_empty()) => {
+                changed.extend(working.extract_if(|id, _| !is_busy(&host, id)).map(|(id, _)| id));
+                changed.extend(untold.drain());
+            }
             change = changes.recv() => {
                 if !note(change, &keeper, &mut changed) {
                     return;
@@ -46,15 +55,13 @@ pub(super) async fn publish(
                     () = stop.cancelled() => {}
                 }
             }
-            // That a turn has ended is not always recorded.
-            () = sleep(AGAIN), if !(working.is_empty() && untold.is_empty()) => {
-                changed.extend(working.extract_if(|id, _| !is_busy(&host, id)).map(|(id, _)| id));
-                changed.extend(untold.drain());
-            }
             () = stop.cancelled() => {}
         }
         while !changes.is_empty() {
             note(changes.recv().await, &keeper, &mut changed);
+        }
+        if stop.is_cancelled() {
+            changed.extend(untold.drain());
         }
         for session in changed.drain() {
             let told = working.get(&session).filter(|_| is_busy(&host, &session));

@@ -131,6 +131,29 @@ fn a_word_attaches_only_what_it_names() {
 }
 
 #[test]
+fn a_word_names_a_file_of_the_session_that_it_was_completed_in() {
+    let mut app = app(json!([]));
+    app.mirror.session.state.lifecycle = serde_json::from_value(json!("creating")).unwrap();
+    for name in ["unsent", "typed", "earlier"] {
+        let uri = format!("file:///home/me/project/{name}");
+        let file = serde_json::from_value(json!({ "type": "resource", "label": name, "uri": uri })).unwrap();
+        app.tokens.name(&format!("@{name}"), file);
+    }
+    app.say("read @unsent", false);
+    app.insert("and @typed");
+    let mut other = mirror(json!([]));
+    other.session.state.working_directories = Some(vec!["file:///home/me/other".to_owned()]);
+    app.opened(other);
+    app.insert(" or @earlier");
+    let (text, attached) = sent(&mut app);
+    assert_eq!(text, "read @unsent\nand @typed or @earlier");
+    assert_eq!(
+        attached,
+        ["file:///home/me/project/typed", "file:///home/me/project/unsent"]
+    );
+}
+
+#[test]
 fn a_refused_message_is_in_the_editor_again_with_its_attachments() {
     let mut app = app(json!([]));
     running(&mut app);
@@ -165,10 +188,13 @@ fn what_was_not_sent_is_in_the_editor_when_another_session_is_opened() {
     let mut app = app(json!([]));
     app.mirror.session.state.lifecycle = serde_json::from_value(json!("creating")).unwrap();
     app.agent = Some(("reviewer".into(), "agent:/reviewer".into()));
-    type_in(&mut app, "hello");
-    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    for text in ["hello", "and then"] {
+        type_in(&mut app, text);
+        press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    }
+    type_in(&mut app, "at last");
     app.opened(mirror(json!([])));
-    assert_eq!(app.composer.text(), "hello");
+    assert_eq!(app.composer.text(), "hello\nand then\nat last");
     assert_eq!(app.agent, None, "agents belong to the session");
 }
 

@@ -61,6 +61,43 @@ fn tab_lists_the_sessions_of_this_directory_only() {
 }
 
 #[test]
+fn tab_leaves_a_list_that_has_no_session_of_this_directory() {
+    let mut app = app(json!([]));
+    press(&mut app, KeyCode::Char('s'), KeyModifiers::CONTROL);
+    let list = json!([summary("1", "far away", 8, "/home/me/elsewhere")]);
+    app.listed(None, serde_json::from_value(list).unwrap());
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    assert!(!screen(&mut app, 100, 12).contains("far away"));
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    assert!(screen(&mut app, 100, 12).contains("far away"));
+}
+
+#[test]
+fn a_paste_goes_to_what_is_asked_and_selects_no_other_session() {
+    let mut app = listed();
+    press(&mut app, KeyCode::Char('d'), KeyModifiers::CONTROL);
+    app.paste("hello\r");
+    let effects = press(&mut app, KeyCode::Char('y'), KeyModifiers::NONE);
+    assert!(effects.is_empty(), "it is not asked any more: {effects:?}");
+    let mut app = listed();
+    press(&mut app, KeyCode::Char('e'), KeyModifiers::CONTROL);
+    app.paste(" hello\rworld");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(
+        matches!(&effects[..], [Effect::Rename(uri, title)]
+            if uri == "lodge:/11111111-aaaa" && title == "fix the parser hello"),
+        "{effects:?}"
+    );
+    press(&mut app, KeyCode::Down, KeyModifiers::NONE);
+    app.paste("hello\n");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(
+        matches!(&effects[..], [Effect::Open(_, uri)] if uri == "lodge:/11111111-aaaa"),
+        "the first that is found: {effects:?}"
+    );
+}
+
+#[test]
 fn a_session_is_deleted_from_the_list_once_that_is_confirmed() {
     let mut app = listed();
     press(&mut app, KeyCode::Down, KeyModifiers::NONE);
