@@ -629,12 +629,13 @@ impl Full {
 
     /// Saves a setting of this terminal.
     fn save(&mut self, setting: Setting) {
-        let (key, value) = match setting {
+        let (key, value): (_, toml::Value) = match setting {
             Setting::Theme(scheme) => ("theme", scheme.name().into()),
             Setting::Vim(on) => ("vim", on.into()),
         };
-        if let Err(error) = crate::settings_file::set(&self.home, "terminal", key, value) {
-            self.app.complain(&crate::describe(&error));
+        match crate::settings_file::set(&self.home, "terminal", key, value.clone()) {
+            Ok(()) => self.app.tell(&format!("Saved `{key} = {value}` in lodge.toml.")),
+            Err(error) => self.app.complain(&crate::describe(&error)),
         }
     }
 

@@ -187,8 +187,8 @@ fn of_many_names_that_an_agent_gives_its_session_in_a_turn_the_first_few_count()
     let session = with_agent(&mut editor, "names");
     assert_eq!(editor.stops(&session, "go"), "end_turn");
     let log = log_of(&home, &session);
-    let named = log.iter().filter(|event| event["type"] == "lodge.named");
-    assert_eq!(named.last().unwrap()["data"]["name"], "Name 8");
+    let mut named = log.iter().filter(|event| event["type"] == "lodge.named");
+    assert_eq!(named.next_back().unwrap()["data"]["name"], "Name 8");
 }
 
 #[test]
