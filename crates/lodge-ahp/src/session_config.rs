@@ -149,8 +149,14 @@ fn effort_choice(efforts: &[&str]) -> Value {
 
 /// What can be set about a model that offers these efforts.
 pub(crate) fn model_schema(efforts: &[String]) -> Option<ConfigSchema> {
-    let efforts: Vec<&str> = efforts.iter().map(String::as_str).collect();
-    let schema = json!({ "type": "object", "properties": { EFFORT: effort_choice(&efforts) } });
+    // Who chose a level can go back to the model's own.
+    let choices: Vec<&str> = [DEFAULT_EFFORT]
+        .into_iter()
+        .chain(efforts.iter().map(String::as_str))
+        .collect();
+    let mut effort = effort_choice(&choices);
+    effort["default"] = DEFAULT_EFFORT.into();
+    let schema = json!({ "type": "object", "properties": { EFFORT: effort } });
     serde_json::from_value(schema).ok().filter(|_| !efforts.is_empty())
 }
 

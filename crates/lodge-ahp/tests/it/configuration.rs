@@ -120,8 +120,9 @@ async fn how_much_a_model_reasons_is_chosen_with_it_in_every_dialect_and_kept() 
     let root = a.subscribe(ROOT).await["state"].clone();
     let model = &root["agents"][0]["models"][0];
     let efforts = &model["configSchema"]["properties"]["thinkingLevel"];
-    let known = (&efforts["enum"], &efforts["enumLabels"][0]);
-    assert_eq!(known, (&json!(["low", "medium", "high"]), &json!("Low")), "{model}");
+    let known = (&efforts["enum"], &efforts["enumLabels"][1], &efforts["default"]);
+    let expected = json!(["default", "low", "medium", "high"]);
+    assert_eq!(known, (&expected, &json!("Low"), &json!("default")), "{model}");
     let session = format!("lodge:/{}", uuid(1));
     let create = |effort: &str| json!({ "channel": session, "model": chosen("rehearsal", effort) });
     let refused = a.request("createSession", create("most")).await.unwrap_err();

@@ -108,6 +108,8 @@ async fn a_link_that_loses_or_doubles_a_message_ends() {
         let subject = format!("lodge.link.{name}.up");
         let mut read = [0; 3];
         other.publish(subject.clone(), piece(0, "one").into()).await.unwrap();
+        // A link does not wait long for a message.
+        other.flush().await.unwrap();
         far.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"one");
         other.publish(subject, piece(second, "two").into()).await.unwrap();
