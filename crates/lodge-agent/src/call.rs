@@ -562,7 +562,11 @@ impl Turn {
             })?;
         }
         self.tell_intents(&message.tool_calls);
-        let tools = self.shared.tools();
+        // Most answers call nothing.
+        let tools = match message.tool_calls.is_empty() {
+            true => Vec::new(),
+            false => self.shared.tools(),
+        };
         let requests = message.tool_calls.iter().map(|call| {
             let tool = tools.iter().find(|(spec, _)| spec.name == call.name);
             let tool = tool.and_then(|(_, tool)| match tool {
